@@ -17,11 +17,11 @@ from compatgate.service.matrix.proposals import models as proposals
 from compatgate.service.nodes.reports import health
 from compatgate.service.nodes.reports import repository as nodes
 from compatgate.service.runs.baselines import repository as baselines
-from compatgate.service.runs.evidence import discards, evidence
+from compatgate.service.runs.evidence import evidence
 from compatgate.service.runs.queue import models as runs
 
 CAPABILITIES = (
-    audit, baselines, batches, discards, evidence, health, identity, matrix, nodes, notices,
+    audit, baselines, batches, evidence, health, identity, matrix, nodes, notices,
     proposals, runs, tokens, upgrades,
 )  # fmt: skip
 """Modules that define tables; importing them fills the metadata."""

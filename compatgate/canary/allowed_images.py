@@ -1,8 +1,4 @@
-"""Decide which images under test a worker may run: the operator's list of patterns.
-
-An image under test is foreign code on a staging host. A container confines it
-(docs/how-to/staging-hosts.md); this list says who may bring an image at all.
-"""
+"""Decide which images under test, which are foreign code, a worker may run: by patterns."""
 
 from __future__ import annotations
 

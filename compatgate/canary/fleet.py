@@ -41,11 +41,10 @@ class HostValues(Struct, frozen=True):
 
 
 class Deviation(Struct, frozen=True):
-    """A host's deviation from the fleet in one metric; positive is worse.
+    """A host's deviation from the fleet in one metric, as a share of its value; positive is worse.
 
     Attributes:
         value: median of the host's values; ``fleet`` is that of the hosts' medians.
-        share: deviation as a share of the fleet's value.
         low, high: interval of ``share`` from the host's own values, of 95 % coverage where the host
             has at least six values, else from the smallest to the largest.
         limit: share from which on a host is slow.

@@ -141,7 +141,6 @@ class MetricHistory(Struct, frozen=True):
 
 
 Specs = Mapping[str, Mapping[str, MetricSpec]]
-"""Workload to its metrics."""
 MetricKey = tuple[str, str, str, str]
 """Workload, step, GPU and metric."""
 
@@ -181,37 +180,33 @@ def follow_metrics(steps: Iterable[MeasuredStep], specs: Specs) -> list[MetricHi
         workload, step, gpu, metric = key
         spec, points = specs[workload][metric], known[:MAX_HISTORY][::-1]
         found = find_changes([point.value for point in points], spec.tolerance)
-        changes = tuple(_change(points, found, place, spec) for place in range(len(found)))
+        changes = []
+        for one in found:
+            first, before = points[one.index], points[one.index - 1]
+            left = found[-1].after / one.before - 1
+            change = MetricChange(
+                run=first.run,
+                at=first.at,
+                before=one.before,
+                after=one.after,
+                change=one.change,
+                runs_before=one.runs_before,
+                runs_after=one.runs_after,
+                chance=one.chance,
+                worse=one.is_worse(spec.better),
+                beyond=abs(one.change) > spec.tolerance,
+                stands=abs(left) > spec.tolerance and (left > 0) == (one.change > 0),
+                parts=tuple(compare_parts(before.parts, first.parts)),
+            )
+            changes.append(change)
         results.append(
             MetricHistory(
                 *(workload, step, gpu, metric, spec.unit, spec.better, spec.tolerance),
                 tuple(points),
-                changes,
+                tuple(changes),
             )
         )
     return sorted(results, key=lambda one: (not one.is_worse_now, not one.changes))
-
-
-def _change(
-    points: list[Point], found: list[ChangePoint], place: int, spec: MetricSpec
-) -> MetricChange:
-    one, last = found[place], found[-1]
-    first, before = points[one.index], points[one.index - 1]
-    left = last.after / one.before - 1
-    return MetricChange(
-        run=first.run,
-        at=first.at,
-        before=one.before,
-        after=one.after,
-        change=one.change,
-        runs_before=one.runs_before,
-        runs_after=one.runs_after,
-        chance=one.chance,
-        worse=one.is_worse(spec.better),
-        beyond=abs(one.change) > spec.tolerance,
-        stands=abs(left) > spec.tolerance and (left > 0) == (one.change > 0),
-        parts=tuple(compare_parts(before.parts, first.parts)),
-    )
 
 
 def compare_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list[PartChange]:
@@ -224,13 +219,10 @@ def compare_parts(before: Mapping[str, str], after: Mapping[str, str]) -> list[P
 
 
 class ChangePoint(Struct, frozen=True):
-    """A change of level between two segments of a history.
+    """A change of level between two segments of a history; ``index`` is of the first run after it.
 
-    Attributes:
-        index: of the first run after the change.
-        before, after: medians of the segments on both sides, in the metric's unit.
-        change: from before to after; 0.05 is 5 % more.
-        chance: of such a difference anywhere in a history without a change, at most 1.
+    ``before`` and ``after`` are medians of the segments. ``chance`` is that of such a difference
+    anywhere in a history without a change, at most 1.
     """
 
     index: int

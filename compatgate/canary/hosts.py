@@ -1,9 +1,4 @@
-"""Describe staging hosts as ``hosts.toml`` states them, and when they may run canaries.
-
-`compatgate.canary.hosts_file` reads the file. A host takes no new run during its maintenance
-windows. `find_slurm_mistakes` and `find_kubernetes_mistakes` find what a schema cannot express of a
-host that is part of a cluster.
-"""
+"""Describe staging hosts as ``hosts.toml`` states them, and when they may run canaries."""
 
 from __future__ import annotations
 
@@ -81,7 +76,6 @@ _Duration = Annotated[str, Meta(pattern=DURATION)]
 _Count = Annotated[str, Meta(pattern=COUNT_PATTERN)]
 _Network = Annotated[str, Meta(pattern=NETWORK_PATTERN)]
 VOLCANO = "volcano"
-"""Name of Volcano's scheduler."""
 
 
 class Tls(Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,25 +99,10 @@ class MaintenanceWindow(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Host(Struct, frozen=True, forbid_unknown_fields=True):
-    """A staging host.
+    """A staging host, as ``hosts.schema.json`` describes it.
 
-    Attributes:
-        executor: ``docker``, ``process``, ``slurm`` or ``kubernetes``.
-        endpoint: address of the engine, ``unix:///var/run/docker.sock``, ``tcp://host:2376``,
-            ``ssh://user@host``; None for the executor's default.
-        gpu: SKU as written; None for a host without GPUs.
-        driver: driver version of the host, if known; evidence uses the measured version.
-        slots: GPUs for runs (a run takes as many as its suite needs, at least one); without GPUs,
-            the number of concurrent runs.
-        exclusive: a run that measures has the host to itself; false: it shares processors, bus and
-            power with runs in other slots. Of no effect on a ``slurm`` or ``kubernetes`` host,
-            whose slots are jobs.
-        devices: how to request GPUs: Docker's device request, or CDI names.
-        build_network: builds of workloads with ``network = true`` may use the network.
-        health: where to read GPU health and the kernel log: ``local``, on the worker's machine;
-            ``node``, on the nodes, by each job of a ``slurm`` host; ``none``, nowhere, which the
-            evidence says.
-        slurm, kubernetes: settings of a ``slurm`` or ``kubernetes`` host.
+    Without a SKU it has no GPUs. Its ``driver``, if known, is not evidence: a run measures it. Its
+    ``slots`` are GPUs; without GPUs, the number of concurrent runs.
     """
 
     name: Annotated[str, Meta(pattern=NAME_PATTERN)]
@@ -148,44 +127,28 @@ def is_in_maintenance(hours: Iterable[MaintenanceWindow], at: datetime) -> bool:
     A window that lasts over midnight belongs to the day on which it begins. A time zone that this
     machine does not know is refused.
     """
-    return any(_covers(quiet, at) for quiet in hours)
-
-
-def _covers(quiet: MaintenanceWindow, at: datetime) -> bool:
-    try:
-        local = at.astimezone(ZoneInfo(quiet.timezone))
-    except (KeyError, ValueError, OSError):
-        hint = "use an IANA name such as Europe/Berlin; UTC needs no time zone data"
-        what = f"the time zone {quiet.timezone!r} is not known here"
-        raise BadInput(what, field="quiet.timezone", value=quiet.timezone, hint=hint) from None
-    start, end = time.fromisoformat(quiet.start), time.fromisoformat(quiet.end)
-    present = local.time()
-    today, yesterday = (
-        not quiet.days or DAYS[day] in quiet.days for day in (local.weekday(), local.weekday() - 1)
-    )
-    if start < end:
-        return start <= present < end and today
-    return (present >= start and today) or (present < end and yesterday)
+    for window in hours:
+        try:
+            local = at.astimezone(ZoneInfo(window.timezone))
+        except (KeyError, ValueError, OSError):
+            hint = "use an IANA name such as Europe/Berlin; UTC needs no time zone data"
+            what = f"the time zone {window.timezone!r} is not known here"
+            value = window.timezone
+            raise BadInput(what, field="quiet.timezone", value=value, hint=hint) from None
+        start, end = time.fromisoformat(window.start), time.fromisoformat(window.end)
+        present = local.time()
+        today, yesterday = (
+            not window.days or DAYS[day] in window.days
+            for day in (local.weekday(), local.weekday() - 1)
+        )
+        begun, open_ = present >= start and today, present < end
+        if (begun and open_) if start < end else begun or (open_ and yesterday):
+            return True
+    return False
 
 
 class Slurm(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a Slurm cluster whose nodes are of one kind and form a staging host.
-
-    Attributes:
-        work: absolute path of a directory that the nodes share; owned by the worker's user.
-        partition, account, qos, constraint: as ``sbatch`` takes them.
-        gres: name of the host's GPU, ``gpu:a100``; the workload states the number.
-        extra: further options of ``sbatch``.
-        container: how a node runs an image: not at all, ``srun`` with pyxis, ``srun`` with Slurm's
-            OCI support, or the site's command.
-        wrapper: argument vector of the site's command; the program's arguments are appended.
-        fetch: argument vector that brings the image to the node before the time limit starts.
-        bundle: path of an image's unpacked OCI bundle on the nodes.
-        commands: folder of ``sbatch`` and the other commands; None if they are on ``PATH``.
-        poll: seconds between two questions to the controller about a job.
-        allocation: whether each step is a job, or the steps of a run share one, and so its nodes.
-        allocation_time: duration that a shared allocation is asked for.
-    """
+    """A part of a Slurm cluster whose nodes are of one kind and form a staging host."""
 
     work: _Path
     partition: _Word | None = None
@@ -209,36 +172,30 @@ class Slurm(Struct, frozen=True, forbid_unknown_fields=True):
         return int(parse_duration(self.allocation_time).total_seconds())
 
 
-class Mistake(Struct, frozen=True):
-    """A mistake in a table: its place there, the problem and how to correct it."""
-
-    place: tuple[str | int, ...]
-    problem: str
-    hint: str
-    value: str | None = None
+Mistake = tuple[tuple[str | int, ...], str, str, str | None]
+"""A mistake in a table: its place there, the problem, how to correct it, and the value."""
 
 
 def find_slurm_mistakes(table: Slurm, gpu: str | None) -> Iterator[Mistake]:
     """Yield the mistakes that a schema cannot express, on a host with or without a GPU."""
     for option in table.extra:
         if option[2:].partition("=")[0] not in SBATCH_OPTIONS:
-            yield Mistake(("extra",), "is not an allowed option",
-                          f"allowed options: {', '.join(SBATCH_OPTIONS)}", option)  # fmt: skip
+            hint = f"allowed options: {', '.join(SBATCH_OPTIONS)}"
+            yield ("extra",), "is not an allowed option", hint, option
     if gpu and not table.gres:
-        yield Mistake(("gres",), "is missing, so Slurm would allocate no GPU", 'like "gpu:a100"')
+        what = "is missing, so Slurm would allocate no GPU"
+        yield ("gres",), what, 'like "gpu:a100"', None
     if table.gres and not gpu:
-        yield Mistake(
-            ("gres",), "is set but the host has no gpu", "name the GPU of the host", table.gres
-        )
+        yield ("gres",), "is set but the host has no gpu", "name the GPU of the host", table.gres
     kind = table.container
     if kind == "wrapper" and not any("{image}" in part for part in (*table.wrapper, *table.fetch)):
-        yield Mistake(("wrapper",), "names no {image}",
-                      f"an argument vector with {', '.join(PLACEHOLDERS)}")  # fmt: skip
+        hint = f"an argument vector with {', '.join(PLACEHOLDERS)}"
+        yield ("wrapper",), "names no {image}", hint, None
     if kind == "oci" and not table.bundle:
-        yield Mistake(("bundle",), "is missing", 'set a path such as "/shared/bundles/{digest}"')
+        yield ("bundle",), "is missing", 'set a path such as "/shared/bundles/{digest}"', None
     for field, owner in (("wrapper", "wrapper"), ("fetch", "wrapper"), ("bundle", "oci")):
         if getattr(table, field) and kind != owner:
-            yield Mistake((field,), f'needs container = "{owner}"', "omit this setting")
+            yield (field,), f'needs container = "{owner}"', "omit this setting", None
 
 
 class Toleration(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -251,24 +208,7 @@ class Toleration(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 class Kubernetes(Struct, frozen=True, forbid_unknown_fields=True):
-    """A part of a Kubernetes cluster whose nodes are of one kind and form a staging host.
-
-    Attributes:
-        kubeconfig: file with credentials; None for ``KUBECONFIG``, else the user's file.
-        context: context in that file; None for its current context.
-        in_cluster: the worker is a pod of the cluster and has its service account.
-        resource: resource of a GPU or a MIG slice, ``nvidia.com/mig-1g.10gb``.
-        node_selector: labels of the nodes, such as those of GPU feature discovery.
-        queue: Kueue's local queue; ``priority_class`` is Kueue's WorkloadPriorityClass.
-        volcano_queue: queue of Volcano, which then schedules the pods of a job together.
-        scheduler: name of another scheduler of the pods.
-        claims: number of GPUs to the ResourceClaimTemplate that claims so many; () for the resource
-            of a device plugin.
-        devices: further resources of a pod with GPUs, such as RDMA devices.
-        networks: Multus networks of a pod with GPUs.
-        images: workload to the image that was built from its folder.
-        wait: duration that a job may wait for a node.
-    """
+    """A part of a Kubernetes cluster whose nodes are of one kind and form a staging host."""
 
     namespace: _DnsLabel
     kubeconfig: LineText | None = None
@@ -302,29 +242,28 @@ def find_kubernetes_mistakes(table: Kubernetes) -> Iterator[Mistake]:
         for field in ("kubeconfig", "context"):
             if value := getattr(table, field):
                 what = "cannot be set together with in_cluster"
-                yield Mistake((field,), what, f"remove {field} or in_cluster", value)
+                yield (field,), what, f"remove {field} or in_cluster", value
     for number, toleration in enumerate(table.tolerations):
         place = ("tolerations", number)
         if toleration.operator == "Exists" and toleration.value:
             what = "cannot be set with operator Exists"
-            yield Mistake((*place, "value"), what, "remove one of them")
+            yield (*place, "value"), what, "remove one of them", None
         if toleration.key is None and toleration.operator != "Exists":
             hint = 'set a key, or operator = "Exists" alone, which tolerates every taint'
-            yield Mistake((*place, "key"), "is missing", hint)
+            yield (*place, "key"), "is missing", hint, None
     if table.queue and table.volcano_queue:
         what = "cannot be set together with queue, which is Kueue's"
-        yield Mistake(("volcano_queue",), what, "remove one of them", table.volcano_queue)
+        yield ("volcano_queue",), what, "remove one of them", table.volcano_queue
     if table.volcano_queue and table.scheduler not in (None, VOLCANO):
         what = f"must be {VOLCANO} with volcano_queue"
-        yield Mistake(("scheduler",), what, "omit this setting", table.scheduler)
+        yield ("scheduler",), what, "omit this setting", table.scheduler
     if table.priority_class and not table.queue:
-        hint = "name the local queue, too"
-        yield Mistake(("priority_class",), "needs a queue of Kueue", hint)
+        yield ("priority_class",), "needs a queue of Kueue", "name the local queue, too", None
     if table.claims and table.resource in table.devices:
         what = "the GPUs are claimed, so the resource of a device plugin asks for others"
-        yield Mistake(("devices", table.resource), what, "remove it")
+        yield ("devices", table.resource), what, "remove it", None
     for workload, reference in table.images.items():
         try:
             parse_reference(reference)
         except BadInput as error:
-            yield Mistake(("images", workload), error.problem, error.hint, reference)
+            yield ("images", workload), error.problem, error.hint, reference

@@ -1,11 +1,8 @@
-"""Read ``hosts.toml``: the staging hosts of a worker, with endpoints and credentials.
-
-A schema checks the shape of each table. Functions add the checks that a schema cannot express.
-"""
+"""Read ``hosts.toml``: the staging hosts of a worker, with endpoints and credentials."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -86,7 +83,6 @@ def read_hosts(path: Path) -> list[Host]:
 
 
 def _make_hosts(table: HostTable, folder: Path) -> list[Host]:
-    """Return the table's host, or one host for each of its nodes."""
     tls, kubernetes = table.tls, table.kubernetes
     if tls:
         tls = Tls(*(str(folder / path) for path in msgspec.structs.astuple(tls)))
@@ -109,44 +105,53 @@ def _make_hosts(table: HostTable, folder: Path) -> list[Host]:
     return hosts or [host]
 
 
-def _find_table_problems(table: HostTable, raw: RawDocument, index: int) -> list[DocumentProblem]:
-    """Return the mistakes that a schema cannot express."""
-    results: list[DocumentProblem] = []
+def _find_table_problems(
+    table: HostTable, raw: RawDocument, index: int
+) -> Iterator[DocumentProblem]:
 
-    def problem(field: str, what: str, hint: str) -> None:
+    def problem(field: str, what: str, hint: str) -> DocumentProblem:
         value = getattr(table, field, None)
         text = value if isinstance(value, str) else None
-        results.append(raw.problem(("host", index, field), what, value=text, hint=hint))
+        return raw.problem(("host", index, field), what, value=text, hint=hint)
 
     if table.executor != "docker":
         for field in ("endpoint", "tls"):
             if getattr(table, field) is not None:
-                problem(field, f"the {table.executor} executor has no engine", "remove it")
+                yield problem(field, f"the {table.executor} executor has no engine", "remove it")
         if table.devices == "cdi":
             what = f"the {table.executor} executor does not request GPUs from an engine"
-            problem("devices", what, "remove it")
+            yield problem("devices", what, "remove it")
         if table.build_network:
             what = f"the {table.executor} executor does not build images"
-            problem("build_network", what, "remove it")
+            yield problem("build_network", what, "remove it")
     elif table.endpoint and table.endpoint.startswith("tcp://"):
-        _check_tcp(table, problem)
+        try:
+            parts = urlsplit(table.endpoint)
+            host, port = parts.hostname, parts.port
+        except ValueError:
+            host, port = None, None
+        if not host or not port:
+            yield problem("endpoint", "must name a host and a port", "such as tcp://stage-1:2376")
+        elif table.tls is None and host not in _LOOPBACK:
+            what = "an engine on TCP without TLS lets anybody on the network control its host"
+            hint = "add tls = {ca = ..., cert = ..., key = ...}, or use ssh://"
+            yield problem("endpoint", what, hint)
     elif table.tls is not None:
-        problem("tls", "needs an endpoint on TCP", "such as tcp://host:2376")
-    results += _find_cluster_problems(table, raw, index)
-    results += _find_node_problems(table, raw, index)
+        yield problem("tls", "needs an endpoint on TCP", "such as tcp://host:2376")
+    yield from _find_cluster_problems(table, raw, index)
+    yield from _find_node_problems(table, raw, index)
     if table.driver and not table.gpu:
-        problem("driver", "is set but the host has no gpu", "set gpu as well")
+        yield problem("driver", "is set but the host has no gpu", "set gpu as well")
     for number, quiet in enumerate(table.quiet):
         place: Place = ("host", index, "quiet", number)
         if quiet.start == quiet.end:
-            results.append(raw.problem((*place, "end"), "must differ from start", value=quiet.end))
+            yield raw.problem((*place, "end"), "must differ from start", value=quiet.end)
         try:
             ZoneInfo(quiet.timezone)
         except (OSError, ValueError, KeyError):
             what = f"{quiet.timezone!r} is not a time zone"
             hint = "use an IANA name such as Europe/Berlin"
-            results.append(raw.problem((*place, "timezone"), what, value=quiet.timezone, hint=hint))
-    return results
+            yield raw.problem((*place, "timezone"), what, value=quiet.timezone, hint=hint)
 
 
 def _find_cluster_problems(
@@ -173,9 +178,8 @@ def _find_cluster_problems(
         mistakes = find_slurm_mistakes(table.slurm, table.gpu)
     elif table.executor == "kubernetes" and table.kubernetes:
         mistakes = find_kubernetes_mistakes(table.kubernetes)
-    for wrong in mistakes:
-        place: Place = (*here, table.executor, *wrong.place)
-        yield raw.problem(place, wrong.problem, value=wrong.value, hint=wrong.hint)
+    for place, what, hint, value in mistakes:
+        yield raw.problem((*here, table.executor, *place), what, value=value, hint=hint)
 
 
 def _find_node_problems(
@@ -196,19 +200,3 @@ def _find_node_problems(
     if table.each_node and any(one.partition("=")[0] == _NODELIST for one in extra):
         what = "cannot be set together with --nodelist in extra"
         yield raw.problem(place, what, hint="remove one of them")
-
-
-def _check_tcp(table: HostTable, problem: Callable[[str, str, str], None]) -> None:
-    try:
-        parts = urlsplit(table.endpoint or "")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        host, port = None, None
-    if not host or not port:
-        problem("endpoint", "must name a host and a port", "such as tcp://stage-1:2376")
-    elif table.tls is None and host not in _LOOPBACK:
-        problem(
-            "endpoint",
-            "an engine on TCP without TLS lets anybody on the network control its host",
-            "add tls = {ca = ..., cert = ..., key = ...}, or use ssh://",
-        )

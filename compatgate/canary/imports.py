@@ -27,7 +27,6 @@ from compatgate.kit.clock import parse_moment
 ImportFormat = Literal["dcgm", "nccl-tests", "jsonl"]
 PartOutcome = Literal["passed", "failed", "inconclusive"]
 MAX_BYTES = 8 << 20
-"""Maximum size of a report."""
 MAX_OBSERVATIONS = 2000
 _RETURN_CODE = re.compile(r"(return|exit)[-_. ]?(code|status|value)(:\d+)?$", re.IGNORECASE)
 
@@ -150,7 +149,6 @@ def read_json_lines(text: str) -> list[Observation]:
 
 
 def _read_place(lines: Sequence[str], outlines: Sequence[_Outline], start: int) -> Observation:
-    """Read the lines of one place, which declare their metrics and checks themselves."""
     declared = Workload(
         name="import",
         description="",
@@ -255,7 +253,6 @@ READERS: dict[ImportFormat, Callable[[str], list[Observation]]] = {
     "nccl-tests": read_nccl,
     "jsonl": read_json_lines,
 }
-"""Format to its reader."""
 
 
 def read_observations(

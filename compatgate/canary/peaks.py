@@ -1,8 +1,6 @@
 """Compute a measurement's share of the peak that the GPU's vendor publishes. Pure.
 
-A share above one means that the program does less work than it says, or that the GPU is another
-one: such values are inconclusive until a person explains them. Otherwise the share is for people,
-and decides nothing.
+Values above the peak are inconclusive until a person explains them; other shares decide nothing.
 """
 
 from __future__ import annotations

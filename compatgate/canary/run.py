@@ -1,8 +1,4 @@
-"""Describe a run, the results of its steps, and what a workload reported, as values.
-
-A run is one execution of a suite on one staging host for one stack. `select_due` returns the
-blessed entries that are due for another run.
-"""
+"""Describe a run, the results of its steps, and what a workload reported, as values."""
 
 from __future__ import annotations
 
@@ -22,6 +18,8 @@ State = Literal["queued", "leased", "preparing", "running", "judging"] | Outcome
 Purpose = Literal["request", "verification", "import"]
 ImportTrust = Literal["reported", "stated"]
 """The source of driver and GPU of an imported result: the tool's report, or its importer."""
+ACTIVE = ("leased", "preparing", "running", "judging")
+"""States in which a worker has the run."""
 ENDED: tuple[Outcome, ...] = ("passed", "failed", "inconclusive", "error", "timeout", "cancelled")
 
 
@@ -46,20 +44,7 @@ class Against(Struct, frozen=True):
 
 
 class Run(Struct, frozen=True):
-    """A run's request and state.
-
-    Attributes:
-        image: under test, by digest once it is resolved.
-        gpu: SKU that the host must have, MIG profile included; None if no GPU is needed.
-        driver: driver that the host should have; evidence is bound to the measured driver.
-        gpus: slots that the run takes, at least one.
-        host: required host; None if any suitable host will do.
-        priority: a higher value goes first; 0 is the default.
-        doing, progress: current activity and its progress from 0 to 1, for people.
-        reason: why the run has its state or, after its end, its outcome; one line.
-        against: reference of a paired run; None if the candidate is judged alone.
-        explained: why a person accepts improbably good values of this run; "" if nobody does.
-    """
+    """A run's request and state, as the gate's routes describe them."""
 
     id: str
     suite: str
@@ -214,29 +199,22 @@ class Conditions(Struct, frozen=True, omit_defaults=True):
     @property
     def words(self) -> str:
         """Return the conditions for people, such as ``SM clock 1410 to 1980 MHz, 61 to 70 C``."""
-        parts = [
-            _format_range(values, what, unit)
-            for values, what, unit in (
-                (self.sm_mhz, "SM clock ", " MHz"),
-                (self.watts, "", " W"),
-                (self.celsius, "", " C"),
-            )
-        ]
+        parts = []
+        for values, what, unit in (
+            (self.sm_mhz, "SM clock ", " MHz"),
+            (self.watts, "", " W"),
+            (self.celsius, "", " C"),
+        ):
+            if known := [value for value in values if value is not None]:
+                least, most = f"{min(known):.0f}", f"{max(known):.0f}"
+                parts.append(f"{what}{least if least == most else f'{least} to {most}'}{unit}")
         seen = Counter(limit for limits in self.limits for limit in limits or ())
         parts += [
             f"held by {limit} in {count} of {len(self.limits)} values"
             for limit, count in sorted(seen.items())
         ]
         parts += ["did not settle before the first value"] if self.settled is False else []
-        return ", ".join(part for part in parts if part)
-
-
-def _format_range(values: tuple[float | None, ...], what: str, unit: str) -> str:
-    known = [value for value in values if value is not None]
-    if not known:
-        return ""
-    least, most = f"{min(known):.0f}", f"{max(known):.0f}"
-    return f"{what}{least if least == most else f'{least} to {most}'}{unit}"
+        return ", ".join(parts)
 
 
 class Metric(Struct, frozen=True):

@@ -1,7 +1,4 @@
-"""Read TOML files into typed structs.
-
-Report every mistake with file, line, field and value, because people edit these files.
-"""
+"""Read TOML files into typed structs; report each mistake with file, line, field and value."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Take runs from the queue and drive them on staging hosts, until told to stop.
 
-A worker runs up to as many runs at once as its hosts have slots. A host that does not answer gets
-no run until it answers again, so it uses up no attempts. A worker reads a tested image by the
-digest that ran, so that a program in the image has no say in it.
+A host that does not answer gets no run until it answers again, so it uses up no attempts.
 """
 
 from __future__ import annotations
@@ -31,9 +29,9 @@ from compatgate.canary.engine.baseline_judge import BaselineJudge
 from compatgate.canary.engine.drive import drive
 from compatgate.canary.executors import open_executor
 from compatgate.canary.executors.host_watch import (
-    LocalWatch,
     OpenHostWatch,
     skip_watch,
+    watch_local,
     watch_nodes,
 )
 from compatgate.canary.health import snapshot
@@ -54,11 +52,11 @@ IDLE_SECONDS = 1.0
 
 WorkerResult = Literal["ended", "host_failed", "defect"]
 RESULTS: tuple[WorkerResult, ...] = ("ended", "host_failed", "defect")
-
-
 DEADLINE_S = 600.0
 """Longest reading of an image, in seconds."""
 _PLATFORMS = ("linux/amd64", "linux/arm64")
+_LONGEST = 500
+_JITTER_S = 60
 
 
 class WorkerState(Struct, frozen=True):
@@ -103,7 +101,8 @@ class Worker:
         self._finished = threading.Event()
         self._stopping = threading.Event()
         self._hand_back = threading.Event()
-        self._away = UnreachableHosts(contexts, probe, self._finished.set)
+        self._probe_s = probe
+        self._away: set[str] = set()
         self._counting = threading.Lock()
         self._done = dict.fromkeys(RESULTS, 0)
         self._polled = time.time()
@@ -119,7 +118,7 @@ class Worker:
     def check_hosts(self) -> None:
         """Find the hosts that do not answer; they take no run until they answer."""
         for host in self._hosts:
-            self._away.look(host.name)
+            self._check_host(host.name)
 
     def run(self, *, once: bool = False) -> None:
         """Work until `stop`; with ``once``, until these hosts can run nothing more now."""
@@ -143,7 +142,6 @@ class Worker:
         if self._stopping.is_set():
             self._hand_back.set()
         self._stopping.set()
-        self._away.close()
         self._finished.set()
 
     def drain(self, grace: float) -> None:
@@ -182,7 +180,7 @@ class Worker:
             result: WorkerResult = "ended"
             if not drive(lease, self._contexts[lease.host], self._hand_back.is_set):
                 result = "host_failed"
-                self._away.look(lease.host)
+                self._check_host(lease.host)
         except Exception:
             # The engine could not record the error. Another worker takes the run when the lease
             # expires.
@@ -193,45 +191,24 @@ class Worker:
                 self._done[result] += 1
             self._finished.set()
 
-
-class UnreachableHosts:
-    """Hosts of a worker that do not answer, with ``every`` seconds between two probes of one."""
-
-    def __init__(
-        self, contexts: Mapping[str, HostContext], every: float, on_return: Callable[[], object]
-    ) -> None:
-        self._contexts = contexts
-        self._every = every
-        self._on_return = on_return
-        self._names: set[str] = set()
-        self._lock = threading.Lock()
-        self._ended = threading.Event()
-
-    def __contains__(self, host: str) -> bool:
-        return host in self._names
-
-    def look(self, host: str) -> None:
+    def _check_host(self, host: str) -> None:
         """Probe a host, report what was found, and exclude it until it answers."""
         why = self._probe(host)
-        with self._lock:
-            if not why or host in self._names or self._ended.is_set():
+        with self._counting:
+            if not why or host in self._away or self._stopping.is_set():
                 return
-            self._names.add(host)
+            self._away.add(host)
         _log.warning("host %s is excluded until it answers: %s", host, why)
 
         def await_answer() -> None:
-            while not self._ended.wait(self._every):
+            while not self._stopping.wait(self._probe_s):
                 if not self._probe(host):
                     _log.info("host %s answers again", host)
-                    self._names.discard(host)
-                    self._on_return()
+                    self._away.discard(host)
+                    self._finished.set()
                     return
 
         threading.Thread(target=await_answer, daemon=True).start()
-
-    def close(self) -> None:
-        """Stop probing."""
-        self._ended.set()
 
     def _probe(self, host: str) -> str:
         """Return why a host does not answer, and store it; "" if it answers."""
@@ -275,7 +252,7 @@ def open_host(
     elif executor.health:
         watch = watch_nodes(executor.health, facts.xid)
     else:
-        watch = LocalWatch(facts.xid, settings.sample)
+        watch = watch_local(facts.xid, settings.sample)
     return HostContext(
         queue=queue,
         executor=executor,
@@ -303,9 +280,6 @@ def fill_in_driver(host: Host) -> Host:
         return host
     seen = snapshot()
     return replace(host, driver=seen.driver) if seen else host
-
-
-_JITTER_S = 60
 
 
 @contextmanager
@@ -367,9 +341,6 @@ def make_content_reader(
         return ImageContent(reading.content, images=known, files=reading.files)
 
     return read
-
-
-_LONGEST = 500
 
 
 def _read(image: str, signals: Mapping[str, Any], options: ImageOptions) -> ImageReading:

@@ -51,18 +51,10 @@ class MetricSpec(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ImageSpec(Struct, frozen=True, forbid_unknown_fields=True):
-    """Container image of a workload.
+    """Container image of a workload, as ``workload.schema.json`` describes it.
 
-    Attributes:
-        inside: the workload can run inside the image under test. Its folder is mounted there,
-            read-only, as `FOLDER`, and the image must have the program that ``command`` calls.
-        context: build context relative to the workload's folder, with a ``Dockerfile``; used if the
-            workload cannot run inside the image under test, or there is none. It is built on the
-            images that the ``Dockerfile`` names, never on the image under test.
-        reference: image to use instead of a build context, whatever is under test.
-        network: the build needs the network; the host must allow that, else the build has none.
-        tool: folder of the build's result. With an image under test the job runs in that image, and
-            the folder is mounted there, read-only, at the same path.
+    A build context is used if the workload cannot run inside the image under test, or there is
+    none. It is built on the images that its ``Dockerfile`` names, never on the image under test.
     """
 
     inside: bool = False
@@ -89,18 +81,7 @@ class Limits(Struct, frozen=True):
 class Program(Struct, frozen=True):
     """What ``workload.toml`` states of a canary program in the form that the engine needs.
 
-    Attributes:
-        catches: failures that the workload detects, a phrase each.
-        command: argument vector, called in the workload's folder; ``{seed}`` is replaced.
-        gpus: GPUs needed on each node; a workload that needs none is never evidence about a GPU.
-        host_checks: checks that are about the host's GPU and not about the stack; where one fails,
-            the host is at fault, so the step is inconclusive.
-        adapter: reader of the output; ``jsonl`` is the line protocol.
-        user: ``nobody``, unless the image names a user; ``image`` keeps the image's user, even
-            root.
-        interpreter: whose Python runs the command: the image's, or the worker's, mounted read-only.
-        paired: false for a workload of hours: it is judged by its history, never in pairs, and a
-            run of it is never repeated.
+    ``gpus`` are needed on each node; a workload that needs none is never evidence about a GPU.
     """
 
     name: Slug

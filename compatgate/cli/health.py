@@ -126,8 +126,7 @@ def _read(path: str, driver: Version | None) -> tuple[KernelErrors, str | None]:
 def _read_host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
     from compatgate.canary.health import judge_health
     from compatgate.canary.health.events import KernelErrors
-    from compatgate.canary.health.host import explain_absence
-    from compatgate.canary.health.kernel_log import read_kernel_log
+    from compatgate.canary.health.kernel_log import explain_absence, read_kernel_log
     from compatgate.canary.health.snapshot import ask_gpus
 
     facts = load_facts()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from compatgate.canary.workloads.library import load_library
 from compatgate.catalog import load_facts
 from compatgate.kit.database.opening import open_database
 from compatgate.service.access.tokens.browser_sessions import BrowserSessions
@@ -47,7 +48,7 @@ from compatgate.service.one_gate import make_gate
 from compatgate.service.recovery.chain.verification import AuditChain
 from compatgate.service.runs.baselines.service import BaselineService
 from compatgate.service.runs.evidence.evidence import StoredEvidence
-from compatgate.service.runs.queue.service import Runs, load_library
+from compatgate.service.runs.queue.service import Runs
 from compatgate.service.runs.work.service import WorkDesk
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from compatgate.core.incidents import KINDS, LEVELS
 from compatgate.core.request import DriftKind
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
-from compatgate.service.runs.evidence.evidence import assess_freshness
+from compatgate.service.runs.evidence.pools import assess_freshness
 from compatgate.web.metric_table import GATE
 
 if TYPE_CHECKING:

@@ -19,13 +19,14 @@ from sqlalchemy import update
 from compatgate.canary.engine import Settings
 from compatgate.canary.hosts import Host
 from compatgate.canary.hosts_file import read_hosts
+from compatgate.canary.run import ACTIVE
 from compatgate.canary.worker import Worker, open_host
 from compatgate.canary.workloads import Library
 from compatgate.catalog.sources import ROOT
 from compatgate.kit import clock
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
-from compatgate.service.runs.queue.models import ACTIVE, Run, RunRow
+from compatgate.service.runs.queue.models import Run, RunRow
 from compatgate.service.runs.queue.schemas import RunRequest
 from compatgate.service.runs.queue.service import RunDetail
 

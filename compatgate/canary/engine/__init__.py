@@ -1,7 +1,6 @@
 """Declare what the engine asks of the queue, the baselines and the host.
 
-The gate implements `Queue` and `Baselines` on its database, and `compatgate.client.work` over REST;
-the worker puts the other parts into a `HostContext`.
+The gate implements `Queue` and `Baselines`; so does `compatgate.client.work`, over REST.
 """
 
 from __future__ import annotations

@@ -1,8 +1,12 @@
-"""Judge a step against its baselines, and offer its values to learn from."""
+"""Judge a step against its baselines, and offer its values to learn from.
+
+`list_samples` writes the values as the lines of the protocol, for `canary judge`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import msgspec
 
@@ -14,25 +18,13 @@ from compatgate.canary.peaks import find_doubts, find_shares
 from compatgate.canary.run import Report, StepResult, merge_reports
 from compatgate.canary.workload import Workload
 from compatgate.core.facts import Facts
-from compatgate.core.facts.nvidia import Gpus
-from compatgate.core.gpus import resolve_gpu
 from compatgate.errors import BadInput
 
 NO_GPU_SKU = "cpu"
 _LEARNABLE_OUTCOMES = ("ok", "improvement", "no-baseline")
 
 
-def find_sku(gpu: str | None, gpus: Gpus) -> str:
-    """Return the SKU that baselines use for a host's declared GPU."""
-    return resolve_gpu(gpu, gpus).sku if gpu else NO_GPU_SKU
-
-
-def make_baseline_key(workload: Workload, sku: str, versions: Mapping[str, str]) -> BaselineKey:
-    """Return the key of the baselines that a workload's values are compared with."""
-    return BaselineKey(workload.content, sku, find_family(versions))
-
-
-def find_learning_obstacle(step: StepResult) -> str:
+def _find_obstacle(step: StepResult) -> str:
     """Return why none of a step's values may be learned from; "" if some may.
 
     Pairs that did not pass forbid it, whatever the stored baselines say.
@@ -44,13 +36,13 @@ def find_learning_obstacle(step: StepResult) -> str:
     return "" if sound else step.reason or f"it ended {step.outcome}"
 
 
-def list_learnable(step: StepResult) -> dict[str, str]:
+def _list_learnable(step: StepResult) -> dict[str, str]:
     """Return the metrics whose values may be learned from, with a person's reason for them, or "".
 
     A metric is learned by itself, and one that is open only if pairs passed. Improbably good values
     need a reason. A metric without a baseline may be learned: the first runs make one.
     """
-    if find_learning_obstacle(step):
+    if _find_obstacle(step):
         return {}
     judged = msgspec.convert(step.judgement, WorkloadJudgement)
     return {
@@ -100,11 +92,8 @@ class BaselineJudge:
         )
 
     def offer(self, run: str, workload: Workload, step: StepResult) -> None:
-        """Offer the values of each metric that is neither worse, nor open, nor doubtful.
-
-        A metric without a baseline is offered: the first runs make one.
-        """
-        learnable = list_learnable(step) if workload.metrics and step.report else {}
+        """Offer the values of each metric that is neither worse, nor open, nor doubtful."""
+        learnable = _list_learnable(step) if workload.metrics and step.report else {}
         report = msgspec.convert(step.report, Report) if learnable else Report()
         ground = self._ground(workload, report) if learnable else None
         if ground is None:
@@ -126,6 +115,46 @@ class BaselineJudge:
 
     def _ground(self, workload: Workload, report: Report) -> BaselineKey | None:
         try:
-            return make_baseline_key(workload, self._sku, report.env.versions if report.env else {})
+            family = find_family(report.env.versions if report.env else {})
         except BadInput:
             return None
+        return BaselineKey(workload.content, self._sku, family)
+
+
+_DEVICE = ("name", "memory_bytes", "compute_capability", "mig")
+"""Members of a GPU that name no single device."""
+
+
+def list_samples(run: str, steps: Iterable[StepResult]) -> dict[str, Any]:
+    """Return a file for each step that measured soundly, and why the others have none."""
+    samples, refused = [], []
+    for step in steps:
+        report = Report() if step.report is None else msgspec.convert(step.report, Report)
+        if step.report is None:
+            why = step.reason or "its output is no longer stored"
+        elif report.env is None:
+            why = "it printed no env line, so the loaded components are unknown"
+        else:
+            why = report.own_fault or next(iter(report.problems), "") or _find_obstacle(step)
+        if why:
+            refused.append({"step": step.name, "reason": why})
+            continue
+        lines = (msgspec.json.encode(line).decode() + "\n" for line in _list_lines(report))
+        file = {"name": f"{run}_{step.name}.jsonl", "workload": step.workload}
+        samples.append({**file, "step": step.name, "text": "".join(lines)})
+    return {"samples": samples, "refused": refused}
+
+
+def _list_lines(report: Report) -> Iterator[dict[str, Any]]:
+    if env := report.env:
+        gpus = [
+            {name: value for name in _DEVICE if (value := getattr(device, name)) is not None}
+            for device in env.gpus
+        ]
+        known = {"driver": env.driver, "gpus": gpus, "versions": env.versions}
+        yield {"type": "env", **known, **env.other}
+    for metric in report.metrics:
+        yield {"type": "metric", **msgspec.to_builtins(metric)}
+    for check in report.checks:
+        line = {"type": "check", "name": check.name, "ok": check.ok, "message": check.message}
+        yield line | ({"skipped": True} if check.skipped else {})

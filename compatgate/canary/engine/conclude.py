@@ -1,9 +1,4 @@
-"""Conclude a step from its report, and a run from its steps. Pure.
-
-`conclude_step` decides whether one execution may be judged, before any baseline is used.
-`measure` and `compare` check what the containers measured against the stack under test.
-`conclude_run` decides what the run has shown, and whether it is evidence.
-"""
+"""Conclude a step from its report, and a run from its steps. Pure."""
 
 from __future__ import annotations
 
@@ -104,7 +99,6 @@ def judge_host(verdict: StepVerdict, observed: HostObservation) -> StepVerdict:
 
 
 def _judge_witness(report: Report) -> StepVerdict | None:
-    """Return the verdict on a program that ran in another image, or that the worker contradicts."""
     witness = report.witness
     if witness and witness.other_image:
         advice = "make the host's command start the image that it is given"
@@ -164,7 +158,6 @@ def _judge_exit(workload: Workload, ended: ExecutionEnd, *, gpu_seen: bool) -> S
 
 
 def _blame_for_gpu(reason: str, *, gpu_seen: bool) -> StepVerdict:
-    """Return the verdict on a program without a GPU, which may be the host's fault."""
     if gpu_seen:
         return StepVerdict("failed", f"{reason}, and the host's driver shows it", attributable=True)
     return StepVerdict("inconclusive", reason, attributable=True)
@@ -198,7 +191,6 @@ def _judge_checks(report: Report) -> StepVerdict | None:
 def _judge_missing_results(
     workload: Workload, ended: ExecutionEnd, report: Report, *, gpu_seen: bool
 ) -> StepVerdict | None:
-    """Return the verdict on a program that left out what its manifest or its harness promises."""
     checked = {check.name for check in report.checks}
     measured = {metric.name for metric in report.metrics if metric.values}
     outcome: Outcome = "inconclusive" if ended.exit_code == NOTHING_TO_TEST else "failed"
@@ -315,14 +307,10 @@ class Conclusion(Struct, frozen=True):
 
 
 class Conditions(Struct, frozen=True):
-    """Conditions of a run's evidence, apart from its steps.
+    """Conditions of a run's evidence, apart from its steps, ``now`` in seconds since the epoch.
 
-    Attributes:
-        gpu_workloads: names of the workloads that need a GPU; only these count for a GPU.
-        now: seconds since the epoch.
-        tested: names of the workloads that run in the image under test.
-        reference: env lines of the reference's blocks on the host, in the order of pairs.
-        bound: what the run is bound to, as far as it is known before its steps are read.
+    Only workloads that need a GPU count for one. Those ``tested`` run in the image under test.
+    ``reference`` are env lines of the reference's blocks on the host, in the order of pairs.
     """
 
     expected: Expectation
@@ -387,7 +375,6 @@ def conclude_run(
 def _complete(
     measured: Measurement, conditions: Conditions, gpus: Gpus, *, silent: bool
 ) -> Measurement:
-    """Return what a failed run measured, with what is known where it measured nothing."""
     seen = measure((replace(env, versions={}) for env in conditions.reference), gpus)
     sku, driver = measured.sku or seen.sku, measured.driver or seen.driver
     if not silent:

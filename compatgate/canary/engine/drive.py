@@ -1,8 +1,4 @@
-"""Drive a leased run from beginning to end.
-
-The run always ends or goes back to the queue. A `Heartbeat` renews the lease meanwhile, and a
-retrying queue bridges a restart of the database.
-"""
+"""Drive a leased run from beginning to end: it always ends, or goes back to the queue."""
 
 from __future__ import annotations
 
@@ -35,7 +31,6 @@ from compatgate.canary.engine.conclude import (
 )
 from compatgate.canary.engine.pairs import PairSession, ReferenceUnusable, check_pairs, is_compared
 from compatgate.canary.engine.steps import ExecutionStopped, Step, StepRunner, plan_steps
-from compatgate.canary.executors import PreparedJob
 from compatgate.canary.forecast import Forecast
 from compatgate.canary.judge.paired.blocks import PAIRED_JUDGE
 from compatgate.canary.judge.result import JUDGE
@@ -166,7 +161,7 @@ def _run_steps(
         return [done[step.name] for step in planned]
     known = context.queue.lengths(lease, [step.name for step in planned])
     forecast = Forecast({step.name: 1 for step in todo}, known)
-    steps = StepRunner(lease, context, must_stop, forecast)
+    steps = StepRunner(lease, context, planned, must_stop, forecast)
     context.queue.enter(lease, "preparing")
     if not by_history and check_pairs(lease, context):
         with suppress(ReferenceUnusable):
@@ -177,7 +172,8 @@ def _run_steps(
             prepared[step.name] = steps.prepare(step)
     context.queue.enter(lease, "running")
     for step in todo:
-        done[step.name] = _run_step(steps, planned, step, prepared[step.name])
+        with tracing.span("canary.step", {"compatgate.step": step.name}):
+            done[step.name] = steps.run(step, prepared[step.name])
     results = [done[step.name] for step in planned]
     if by_history and _needs_pairs(results) and check_pairs(lease, context):
         with suppress(ReferenceUnusable):
@@ -201,7 +197,6 @@ def _run_pairs(
     planned: Sequence[Step],
     stored: Sequence[StepResult],
 ) -> list[StepResult]:
-    """Run the steps that can be compared in pairs, and the others as usual."""
     session = PairSession(steps, lease, context)
     jobs = session.prepare(planned)
     context.queue.enter(lease, "running")
@@ -213,16 +208,9 @@ def _run_pairs(
     alone = [step for step in planned if step not in compared and step.name not in done]
     steps.forecast.plan({step.name: 1 for step in alone})
     for step in alone:
-        done[step.name] = _run_step(steps, planned, step, jobs[step.name]["B"])
+        with tracing.span("canary.step", {"compatgate.step": step.name}):
+            done[step.name] = steps.run(step, jobs[step.name]["B"])
     return [done[step.name] for step in planned]
-
-
-def _run_step(
-    steps: StepRunner, planned: Sequence[Step], step: Step, prepared: PreparedJob
-) -> StepResult:
-    place = f"{planned.index(step) + 1} of {len(planned)}"
-    with tracing.span("canary.step", {"compatgate.step": step.name}):
-        return steps.run(step, prepared, place)
 
 
 def _make_conditions(

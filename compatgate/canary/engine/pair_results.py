@@ -1,18 +1,19 @@
 """Turn the blocks of a paired run into samples, a judgement, and results of steps. Pure.
 
-A block is one process. The blocks of a step in one pair are its reference and its candidate; a
-workload with several seeds has several blocks an arm.
+A block is one process; a workload with several seeds has several blocks an arm.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.canary.engine.steps import Step
+from compatgate.canary.judge.noise import fit_noise
 from compatgate.canary.judge.paired.blocks import (
     FIRST_LOOK,
     Arm,
@@ -26,7 +27,6 @@ from compatgate.canary.judge.paired.blocks import (
     compute_log_ratios,
     counts_events,
     find_refusal,
-    learn_noise,
 )
 from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
 from compatgate.canary.judge.prepare import find_conversion
@@ -88,18 +88,11 @@ class BlockRecord:
         return [self._found[step.name, pair, arm] for step in steps]
 
 
-def group_steps(steps: Iterable[Step]) -> dict[str, list[Step]]:
-    """Return the steps of each workload: one for each seed."""
-    results: dict[str, list[Step]] = {}
-    for step in steps:
-        results.setdefault(step.workload.name, []).append(step)
-    return results
-
-
 def collect_samples(record: BlockRecord) -> dict[str, PairedSamples]:
     """Return the samples of complete pairs by ``WORKLOAD.METRIC``, in declared units."""
     results = {}
-    for name, steps in group_steps(record.steps).items():
+    for name, of_workload in groupby(record.steps, key=lambda step: step.workload.name):
+        steps = list(of_workload)
         pairs = record.complete(steps)
         for metric, spec in steps[0].workload.metrics.items():
             made = []
@@ -140,12 +133,11 @@ def learn_knowledge(
     results = {}
     for name, (workload, _) in list_metrics(steps).items():
         past = [state.metrics[name] for state in earlier if name in state.metrics]
-        sessions = [
-            LogRatios(one.ratios, one.step)
+        prior = fit_noise(
+            LogRatios(one.ratios, one.step).noise
             for one in past
             if one.workload == workload.content and one.ratios
-        ]
-        prior = learn_noise(sessions)
+        )
         if prior or explained:
             results[name] = Knowledge(prior=prior, explained=explained)
     return results

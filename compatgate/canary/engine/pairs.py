@@ -200,21 +200,20 @@ class PairSession:
                 expected = []
                 for arm in arms:
                     prepared = jobs[step.name][arm]
-                    job = replace(prepared.job, step=name_block(step, pair, arm))
+                    job = replace(prepared.job, step=_name_block(step, pair, arm))
                     expected.append(replace(prepared, job=job))
                 executor.expect(expected)
             for arm in (*arms, ARMS[0]):
                 broken = record.trouble("A") or record.trouble("B")
-                if broken and not _is_wanted(record, step, pair, arm):
-                    continue
-                if record.has(step, pair, arm):
+                wanted = not broken or _is_wanted(record, step, pair, arm)
+                if not wanted or record.has(step, pair, arm):
                     continue
                 # What is left: blocks of the expected pairs, or of this one, and other steps.
                 whole = len(ARMS) * max(self._expected, pair)
                 ended = {s.name: sum(len(record.blocks(s, arm)) for arm in ARMS) for s in steps}
                 left = {name: max(whole - count, 0) for name, count in ended.items()}
                 self._steps.forecast.plan({**dict.fromkeys(self._alone, 1), **left})
-                name = name_block(step, pair, arm)
+                name = _name_block(step, pair, arm)
                 doing = describe_progress(self._judged, pair, USUAL_PAIRS, step, arm)
                 prepared = jobs[step.name][arm]
                 result, _ = self._steps.run_once(executor, step, prepared, name, name, doing)
@@ -244,7 +243,7 @@ def _restore(
         pairs: dict[int, list[StepResult]] = {}
         for one in stored:
             if one.block and (
-                one.name == name_block(step, one.block.pair, one.block.arm)
+                one.name == _name_block(step, one.block.pair, one.block.arm)
                 and one.image == jobs[step.name][one.block.arm].image
                 and one.origin is not None
                 and one.origin.digest == step.workload.digest
@@ -260,6 +259,5 @@ def _restore(
     return record
 
 
-def name_block(step: Step, pair: int, arm: Arm) -> str:
-    """Return the name of a block, unique in the run."""
+def _name_block(step: Step, pair: int, arm: Arm) -> str:
     return f"{step.name}-pair{pair}-{arm}"

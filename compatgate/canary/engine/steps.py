@@ -1,9 +1,4 @@
-"""Run the steps of a run: each workload with each of its seeds.
-
-A step is prepared on its host, executed under a watch of the host's health, concluded, judged, and
-repeated while its values are too noisy to judge, or once if it hung and nothing shows that the host
-is not the cause. Its log goes to the queue in bounded pieces.
-"""
+"""Run the steps of a run, each workload with each seed: prepare, execute, conclude and judge."""
 
 from __future__ import annotations
 
@@ -11,22 +6,16 @@ import secrets
 import time
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.canary.engine import HostContext, Lease, Queue, Settings
-from compatgate.canary.engine.baseline_judge import find_sku
+from compatgate.canary.engine.baseline_judge import NO_GPU_SKU
 from compatgate.canary.engine.conclude import ExecutionEnd, conclude_step, judge_host
-from compatgate.canary.executors import (
-    Executor,
-    Handle,
-    Job,
-    PreparedJob,
-    Progress,
-    Status,
-)
+from compatgate.canary.executors import Executor, Handle, Job, PreparedJob, Progress
 from compatgate.canary.executors.host_watch import HostObservation
 from compatgate.canary.forecast import Forecast, describe_left
 from compatgate.canary.hosts import CLUSTERS
@@ -67,7 +56,12 @@ class StepRunner:
     """Runner of the steps of one leased run."""
 
     def __init__(
-        self, lease: Lease, context: HostContext, must_stop: Callable[[], bool], forecast: Forecast
+        self,
+        lease: Lease,
+        context: HostContext,
+        planned: Sequence[Step],
+        must_stop: Callable[[], bool],
+        forecast: Forecast,
     ) -> None:
         self.forecast = forecast
         self._lease = lease
@@ -76,14 +70,15 @@ class StepRunner:
         self._context = context
         self._must_stop = must_stop
         self._files: dict[str, dict[str, str]] = {}
-        workloads = context.workloads(lease.run.suite)
+        self._planned = planned
         # Whether the stated stack runs on the host's GPU only through the driver's compiler.
         codes = parse_stack(lease.run.stack).arch if lease.run.stack else None
-        device = resolve_gpu(context.gpu, context.gpus).capability if context.gpu else None
+        gpu = resolve_gpu(context.gpu, context.gpus) if context.gpu else None
+        self._sku, device = (gpu.sku, gpu.capability) if gpu else (NO_GPU_SKU, None)
         self._needs_ptx: bool | None = None
         if codes is not None and device is not None and context.code is not None:
             self._needs_ptx = find_run_mode(codes, device, context.code) != "sass"
-        self._suite = sum(len(step.workload.metrics) for step in plan_steps(workloads))
+        self._suite = sum(len(step.workload.metrics) for step in planned)
 
     def prepare(self, step: Step, reference: str | None = None) -> PreparedJob:
         """Prepare the step's image on the host, or ``reference`` in place of the one under test."""
@@ -131,15 +126,15 @@ class StepRunner:
 
         return tell
 
-    def run(self, step: Step, prepared: PreparedJob, place: str) -> StepResult:
+    def run(self, step: Step, prepared: PreparedJob) -> StepResult:
         """Run a step, repeat it where that may settle its outcome, and record the result.
 
-        A workload of hours is never repeated. The reason of each repetition is shown, after the
-        step's ``place`` in the run.
+        A workload of hours is never repeated. The reason of each repetition is shown.
         """
         reports: list[Report] = []
         hung = 0
         most = self._context.settings.repeats if step.workload.paired else 0
+        place = f"{self._planned.index(step) + 1} of {len(self._planned)}"
         again = ""
         began: datetime | None = None
         while True:
@@ -271,7 +266,7 @@ class StepRunner:
             finished_at=datetime.now(UTC),
             origin=Origin(
                 workload.digest,
-                find_sku(self._context.gpu, self._context.gpus),
+                self._sku,
                 self._executor.kind,
                 self._executor.development,
             ),
@@ -336,7 +331,14 @@ def execute(
     """
     handle = executor.start(prepared)
     try:
-        _await_start(executor, handle, must_stop, settings.poll, waits)
+        reason = ""
+        while not must_stop() and (status := executor.status(handle)).state == "waiting":
+            if waits and status.reason != reason:
+                waits(status.reason)
+                reason = status.reason
+            time.sleep(settings.poll)
+        if waits and reason:
+            waits("")
         if started:
             started(handle)
         deadline = time.monotonic() + prepared.job.workload.timeout_s
@@ -358,35 +360,13 @@ def execute(
         executor.kill(handle)
     if must_stop():
         raise ExecutionStopped
-    return replace(_execution_end(status), answered=answered)
-
-
-def _await_start(
-    executor: Executor,
-    handle: Handle,
-    must_stop: Callable[[], bool],
-    poll: float,
-    waits: Callable[[str], None] | None,
-) -> None:
-    reason = ""
-    while not must_stop() and (status := executor.status(handle)).state == "waiting":
-        if waits and status.reason != reason:
-            waits(status.reason)
-            reason = status.reason
-        time.sleep(poll)
-    if waits and reason:
-        waits("")
-
-
-def _execution_end(status: Status) -> ExecutionEnd:
-    if status.oom_killed:
-        return ExecutionEnd("memory", status.exit_code)
-    if status.state == "exited":
-        return ExecutionEnd("exited", status.exit_code)
     if status.state == "lost":
         why = status.reason or "its host does not know it"
         raise InfrastructureError(f"the job was lost: {why}")
-    return ExecutionEnd("timeout")
+    how: Literal["exited", "timeout", "memory"] = "timeout"
+    if status.oom_killed or status.state == "exited":
+        how = "memory" if status.oom_killed else "exited"
+    return ExecutionEnd(how, None if how == "timeout" else status.exit_code, answered)
 
 
 _PIECE_BYTES = 64 << 10

@@ -1,9 +1,7 @@
 """Declare jobs and executors, and help executors with their jobs.
 
-An executor has no state of its own. Everything that it needs to find a job again is in the
-`Handle`, which the engine stores, and in the labels of what it started. After a crash another
-worker can therefore find and remove it. Docker, bare processes and batch schedulers share the
-helpers: command, variables, safe names, image digests, output and errors.
+An executor has no state of its own: the `Handle`, which the engine stores, and the labels of what
+it started let any worker find a job again, and remove it.
 """
 
 from __future__ import annotations
@@ -39,15 +37,13 @@ Progress = Callable[[str, float | None], None]
 
 
 class Job(Struct, frozen=True):
-    """One execution of a workload.
+    """One execution of a workload; ``run``, ``attempt`` and ``step`` name it on its host.
 
     Attributes:
-        run: id of the run; with ``attempt`` and ``step`` it names the job on its host.
         image: under test, by digest if the reference has one; None for the workload's own image.
         gpu_slots: indexes of the host's GPUs that the job may use; () for none.
         needs_ptx: the stated stack under test has no machine code for the GPU and needs the driver
             to compile its PTX; None if its code or the GPU is not stated.
-        challenge: of this execution, for a program that uses the harness; "" for none.
         files: of the image that the program must show, path below the root to digest.
     """
 
@@ -95,6 +91,11 @@ class Status(Struct, frozen=True):
     exit_code: int | None = None
     oom_killed: bool = False
     reason: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the job neither waits nor runs."""
+        return self.state not in ("waiting", "running")
 
 
 class Executor(Protocol):

@@ -1,8 +1,5 @@
 """Watch GPUs while a step runs: of the worker's machine, or of a cluster's nodes.
 
-The worker looks at its own machine through NVML and the kernel log. A watch gives a function that
-returns the observation after the block.
-
 On a cluster the jobs look at their nodes: the batch script asks ``nvidia-smi -q -x`` and ``dmesg``
 on every node, outside of the container, before and after the program, and leaves the answers in the
 job's folder. The worker reads them when the job has ended. What the image runs cannot write there,
@@ -22,8 +19,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from compatgate.canary import health
-from compatgate.canary.health import KernelLog, Snapshot, judge_health, read_log
+from compatgate.canary.health import KernelLog, Snapshot, judge_health, read_log, snapshot
 from compatgate.canary.health.snapshot import parse_smi
 from compatgate.core.facts.xid import XidTable
 
@@ -72,89 +68,70 @@ def watch_nodes(jobs: JobHealth, table: XidTable) -> OpenHostWatch:
     return watch
 
 
-class LocalWatch:
-    """Opener of watches on this machine's GPUs, with ``sample`` seconds between two snapshots.
+def watch_local(
+    table: XidTable,
+    sample: float,
+    *,
+    look: Callable[[], Snapshot | None] = snapshot,
+    log: Callable[[XidTable], KernelLog] = KernelLog,
+) -> OpenHostWatch:
+    """Return the watch of this machine's GPUs, with ``sample`` seconds between two snapshots.
 
-    ``look`` returns a snapshot; None if there is no NVML.
+    ``look`` returns a snapshot; None if there is no NVML. A step without GPUs is not watched.
     """
 
-    def __init__(
-        self,
-        table: XidTable,
-        sample: float,
-        *,
-        look: Callable[[], Snapshot | None] = health.snapshot,
-        log: Callable[[XidTable], KernelLog] = health.watch,
-    ) -> None:
-        self._table = table
-        self._sample = sample
-        self._look = look
-        self._log = log
-
     @contextmanager
-    def __call__(self, slots: Sequence[int]) -> Iterator[Observe]:
-        """Watch while the block runs; a step without GPUs is not watched."""
+    def watch(slots: Sequence[int]) -> Iterator[Observe]:
         observed = _UNOBSERVED
         if not slots:
             yield lambda: observed
             return
-        before, during = self._look(), list[Snapshot]()
-        with self._log(self._table) as kernel:
-            try:
-                with self._sampling(during):
-                    yield lambda: observed
-            finally:
-                observed = self._conclude(slots, before, during, kernel)
+        before, during, ended = look(), list[Snapshot](), threading.Event()
 
-    @contextmanager
-    def _sampling(self, during: list[Snapshot]) -> Iterator[None]:
-        """Take snapshots periodically while the block runs."""
-        ended = threading.Event()
-
-        def sample() -> None:
-            while not ended.wait(self._sample):
-                if seen := self._look():
+        def take_snapshots() -> None:
+            while not ended.wait(sample):
+                if seen := look():
                     during.append(seen)
 
-        thread = threading.Thread(target=sample, name="gpu health")
-        thread.start()
-        try:
-            yield
-        finally:
-            ended.set()
-            thread.join()
+        with log(table) as kernel:
+            thread = threading.Thread(target=take_snapshots, name="gpu health")
+            thread.start()
+            try:
+                yield lambda: observed
+            finally:
+                ended.set()
+                thread.join()
+                observed = _conclude(table, slots, before, during, look(), kernel)
 
-    def _conclude(
-        self,
-        slots: Sequence[int],
-        before: Snapshot | None,
-        during: Sequence[Snapshot],
-        kernel: KernelLog,
-    ) -> HostObservation:
-        """Take the last snapshot, and judge the GPUs of the slots."""
-        after = self._look()
-        if before is None:
-            return HostObservation("unknown", "NVML does not answer on the worker's machine")
-        names = [gpu.uuid or gpu.pci for gpu in before.gpus if gpu.index in slots]
-        named = [name for name in names if name]
-        if len(named) < len(slots):
-            missing = f"NVML does not show every GPU of slots {', '.join(map(str, slots))}"
-            return HostObservation("unknown", missing)
-        judged = judge_health(
-            before, during, after, kernel.events(), gpus=named, rma=self._table.rma
-        )
-        if judged is None:
-            return HostObservation("unknown", "nothing was observed")
-        body = msgspec.to_builtins(judged)
-        if kernel.problem and judged.state == "healthy":
-            return HostObservation("unknown", kernel.problem, body)
-        return HostObservation(judged.state, "; ".join(judged.reasons), body)
+    return watch
+
+
+def _conclude(
+    table: XidTable,
+    slots: Sequence[int],
+    before: Snapshot | None,
+    during: Sequence[Snapshot],
+    after: Snapshot | None,
+    kernel: KernelLog,
+) -> HostObservation:
+    if before is None:
+        return HostObservation("unknown", "NVML does not answer on the worker's machine")
+    named = [name for gpu in before.gpus if gpu.index in slots if (name := gpu.uuid or gpu.pci)]
+    if len(named) < len(slots):
+        missing = f"NVML does not show every GPU of slots {', '.join(map(str, slots))}"
+        return HostObservation("unknown", missing)
+    judged = judge_health(before, during, after, kernel.events(), gpus=named, rma=table.rma)
+    if judged is None:
+        return HostObservation("unknown", "nothing was observed")
+    body = msgspec.to_builtins(judged)
+    if kernel.problem and judged.state == "healthy":
+        return HostObservation("unknown", kernel.problem, body)
+    return HostObservation(judged.state, "; ".join(judged.reasons), body)
 
 
 FOLDER = "health"
 _LARGEST = 4 << 20
 _RANK = ("healthy", "unknown", "suspect", "shared", "sick")
-
 # A node that does not answer must not hold the job: nvidia-smi hangs when a GPU is lost.
 _LOOK = """\
 n=${SLURM_NODEID:-0}

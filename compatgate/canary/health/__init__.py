@@ -1,14 +1,10 @@
-"""GPU health: errors in the kernel log and NVML's state, for people and for canary runs.
-
-The engine takes a `snapshot` before, during and after a run, collects kernel messages with `watch`
-meanwhile, and calls `judge_health` for the GPUs' state.
-"""
+"""GPU health: errors in the kernel log and NVML's state, for people and for canary runs."""
 
 from __future__ import annotations
 
 from compatgate.canary.health.events import Event, read_log
 from compatgate.canary.health.judge import Health, judge_health
-from compatgate.canary.health.kernel_log import KernelLog, watch
+from compatgate.canary.health.kernel_log import KernelLog
 from compatgate.canary.health.snapshot import Gpu, Snapshot, snapshot
 
 __all__ = [
@@ -20,5 +16,4 @@ __all__ = [
     "judge_health",
     "read_log",
     "snapshot",
-    "watch",
 ]

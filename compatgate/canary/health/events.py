@@ -1,7 +1,4 @@
-"""Read a kernel log into events: recognize errors, rate them and count them.
-
-An error counts once, even if several logs contain it.
-"""
+"""Read a kernel log into events: recognize errors, rate them, and count each of them once."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from compatgate.canary.health.gpu_errors import (
     rate_sighting,
 )
 from compatgate.canary.health.host_causes import HOST, HostMessage, HostMessages
-from compatgate.canary.health.records import CLOCK_ORDER, Clock, Record, RecordReader, Stamp
+from compatgate.canary.health.records import CLOCK_ORDER, Clock, Record, RecordReader
 from compatgate.core.facts.errors import Certainty, ErrorTable
 from compatgate.core.facts.xid import SEVERITY_RANK, Severity, XidTable
 from compatgate.core.versions import Version, parse_version
@@ -42,30 +39,30 @@ class EventCount:
     """
 
     def __init__(self) -> None:
-        self._times: dict[int, Counter[Clock | str]] = {}
+        self._times: dict[int | str, Counter[str]] = {}
         self._followers: Counter[str] = Counter()
         self._first: dict[Clock, str] = {}
         self._last: dict[Clock, str] = {}
 
     def add(self, record: Record, what: Sighting, known: set[int], identity: object) -> None:
         """Count a line, unless the same line was counted before."""
-        text = hash(what.text)
         for stamp in record.at:
             self._first.setdefault(stamp.clock, stamp.text)
             self._last[stamp.clock] = stamp.text
-        if what.follows:
-            for at in record.at or (None,):
-                clock = _sink(at, record.quoted)
-                if _is_new(known, (identity, what.text, clock, at)):
-                    self._followers[f"{clock} {what.text[:4]}"] += 1
-            return
-        if len(known) >= MAX_LINES and text not in self._times:
+        text = what.text if what.follows else hash(what.text)
+        if len(known) >= MAX_LINES and text not in self._times and not what.follows:
             text = 0
-        counts = self._times.setdefault(text, Counter())
         for at in record.at or (None,):
-            clock = _sink(at, record.quoted)
-            if _is_new(known, (identity, text, clock, at)):
-                counts[clock] += 1
+            sink = (at.clock if at else "none") + (", quoted" if record.quoted else "")
+            mark = hash((identity, text, sink, at))
+            if mark in known:
+                continue
+            if len(known) < MAX_LINES:
+                known.add(mark)
+            if what.follows:
+                self._followers[f"{sink} {what.text[:4]}"] += 1
+            else:
+                self._times.setdefault(text, Counter())[sink] += 1
 
     @property
     def count(self) -> int:
@@ -82,20 +79,6 @@ class EventCount:
     def last(self) -> str | None:
         """Return the last time, on the best clock."""
         return next((self._last[clock] for clock in CLOCK_ORDER if clock in self._last), None)
-
-
-def _sink(stamp: Stamp | None, quoted: bool) -> Clock | str:
-    clock = stamp.clock if stamp else "none"
-    return f"{clock}, quoted" if quoted else clock
-
-
-def _is_new(known: set[int], line: object) -> bool:
-    mark = hash(line)
-    if mark in known:
-        return False
-    if len(known) < MAX_LINES:
-        known.add(mark)
-    return True
 
 
 class Event(Struct, frozen=True, omit_defaults=False):
@@ -248,25 +231,22 @@ class KernelErrors:
                 longer = replace(first, text=f"{first.text} {more}")
                 self._causes[self._last_cause] = (count, longer)
         for message in messages:
-            self._add_cause(record, message)
+            name = message.cause.id
+            key: ErrorKey = (name, message.device)
+            if message.again and key not in self._causes:  # the first words named the device
+                key = next((k for k in reversed(self._causes) if k[0] == name), key)
+            group = self._causes.get(key)
+            if group is None:
+                if len(self._causes) >= MAX_ERRORS:
+                    continue
+                group = self._causes[key] = (EventCount(), message)
+            elif _weight(message) > _weight(group[1]):
+                self._causes[key] = (group[0], replace(message, device=group[1].device))
+            if not message.again:
+                sighting = Sighting("notice", None, message.device, message.text, name=name)
+                group[0].add(record._replace(at=message.at), sighting, self._lines, key)
+                self._last_cause = key
         return bool(messages)
-
-    def _add_cause(self, record: Record, message: HostMessage) -> None:
-        key: ErrorKey = (message.cause.id, message.device)
-        if message.again and key not in self._causes:  # the first words named the device
-            key = next((k for k in reversed(self._causes) if k[0] == message.cause.id), key)
-        group = self._causes.get(key)
-        if group is None:
-            if len(self._causes) >= MAX_ERRORS:
-                return
-            group = self._causes[key] = (EventCount(), message)
-        elif _weight(message) > _weight(group[1]):
-            self._causes[key] = (group[0], replace(message, device=group[1].device))
-        if message.again:
-            return
-        sighting = Sighting("notice", None, message.device, message.text, name=message.cause.id)
-        group[0].add(record._replace(at=message.at), sighting, self._lines, key)
-        self._last_cause = key
 
     def events(self) -> tuple[Event, ...]:
         """Return every error so far, the most severe first.

@@ -7,18 +7,12 @@ them. Source: docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, "XID
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from contextlib import suppress
+from itertools import product
 from typing import Literal, NamedTuple
 
-from compatgate.core.facts.xid import (
-    NvlinkCase,
-    NvlinkUnit,
-    Severity,
-    SXid,
-    Xid,
-    XidTable,
-)
+from compatgate.core.facts.xid import NvlinkCase, NvlinkUnit, Severity, Xid, XidTable
 from compatgate.core.versions import Version
 
 Kind = Literal["xid", "sxid", "notice"]
@@ -160,7 +154,15 @@ def rate_sighting(seen: Sighting, table: XidTable, driver: Version | None = None
         source = notice.source.url or notice.source.title
         return Rating(notice.severity, notice.action, notice.meaning, source=source)
     if seen.kind == "sxid":
-        return _rate_sxid(seen, table.by_sxid.get(seen.code or 0))
+        known = table.by_sxid.get(seen.code or 0)
+        severity: Severity = known.severity if known else "warning"
+        action = known.action if known else None
+        if seen.says == "fatal" and severity != "fatal":
+            severity, action = "fatal", FATAL_SXID
+        if known is None:
+            return Rating(severity, action, UNKNOWN_CODE, known=False)
+        source = known.source.url or known.source.title
+        return Rating(severity, action, known.meaning or "NVSwitch error", source=source)
     found = table.by_xid.get(seen.code or 0)
     if found is None:
         return Rating("warning", None, UNKNOWN_CODE, known=False)
@@ -179,18 +181,6 @@ def describe_rma(code: int | None, table: XidTable) -> str | None:
     """Return when NVIDIA replaces a GPU with an Xid; None where it publishes no threshold."""
     rules = [rule for rule in table.rma if code in rule.xids]
     return "; ".join(f"{r.applies}: {r.threshold} ({r.check})" for r in rules) or None
-
-
-def _rate_sxid(seen: Sighting, found: SXid | None) -> Rating:
-    if found is None:
-        severity: Severity = "fatal" if seen.says == "fatal" else "warning"
-        action = FATAL_SXID if severity == "fatal" else None
-        return Rating(severity, action, UNKNOWN_CODE, known=False)
-    severity, action = found.severity, found.action
-    if seen.says == "fatal" and severity != "fatal":
-        severity, action = "fatal", FATAL_SXID
-    meaning = found.meaning or "NVSwitch error"
-    return Rating(severity, action, meaning, source=found.source.url or found.source.title)
 
 
 def _rate_xid(seen: Sighting, found: Xid, table: XidTable, driver: Version | None) -> Rating:
@@ -251,7 +241,7 @@ def _recovery(seen: Sighting, rating: Rating, table: XidTable) -> Rating:
 def _nvlink(seen: Sighting, rating: Rating, table: XidTable, driver: Version | None) -> Rating:
     if not any(unit.xid == seen.code for unit in table.nvlink):
         return rating
-    row = decode_nvlink(seen.code or 0, seen.text, table.nvlink, driver)
+    row = _decode_nvlink(seen.code or 0, seen.text, table.nvlink, driver)
     if row is None:
         severity = rating.severity
         if seen.says:
@@ -259,10 +249,10 @@ def _nvlink(seen: Sighting, rating: Rating, table: XidTable, driver: Version | N
         action = "RESET_GPU" if severity == "fatal" else rating.action
         note = "" if seen.says else "; the message does not say whether it is fatal"
         return rating._replace(severity=severity, action=action, meaning=f"{rating.meaning}{note}")
-    severity, action = row.severity, row.action
+    severity, action, investigate = row
     if seen.says == "fatal" and severity != "fatal":
         severity, action = "fatal", "RESET_GPU"
-    return rating._replace(severity=severity, action=action, investigate=row.investigate)
+    return rating._replace(severity=severity, action=action, investigate=investigate)
 
 
 NEW_LAYOUT_BRANCH = 575
@@ -274,48 +264,34 @@ _MESSAGE = re.compile(
 )
 
 
-class NvlinkDecoding(NamedTuple):
-    """Row of the decode table for a message."""
-
-    severity: Severity
-    action: str
-    investigate: str
-
-
-def decode_nvlink(
+def _decode_nvlink(
     code: int, text: str, units: Iterable[NvlinkUnit], driver: Version | None
-) -> NvlinkDecoding | None:
-    """Return the row of the decode table; None if the message does not fit exactly one row."""
+) -> tuple[Severity, str, str] | None:
+    """Return severity, action and investigation; None if not exactly one row of the table fits."""
     match = _MESSAGE.search(text)
     if match is None:
         return None
     info, status = int(match["info"], 16), int(match["status"], 16)
     named = {name.strip().upper() for name in match["unit"].split("/")}
-    rows = {
-        _decoded(case, promoted)
-        for unit in units
-        if unit.xid == code and named & set(unit.names)
-        for promoted in _fits(unit, info, driver)
-        for case in unit.cases
-        if case.reason == info >> 20 & 0x3F and case.status in (None, status)
-    }
+    before = driver is None or driver.major < NEW_LAYOUT_BRANCH
+    since = driver is None or driver.major >= NEW_LAYOUT_BRANCH
+    rows = set()
+    for unit in units:
+        if unit.xid != code or not named & set(unit.names):
+            continue
+        # Whether the error is promoted, for each layout in which intrInfo names the unit.
+        promotions = [bool(info >> 10 & 1)] if before and info & 0x3FF == unit.v1 else []
+        promotions += [bool(info >> 7 & 1)] if since and info & 0x7F == unit.v2 else []
+        for promoted, case in product(promotions, unit.cases):
+            if case.reason == info >> 20 & 0x3F and case.status in (None, status):
+                rows.add(_rate_case(case, promoted))
     return rows.pop() if len(rows) == 1 else None
 
 
-def _fits(unit: NvlinkUnit, info: int, driver: Version | None) -> Iterator[bool]:
-    """Yield whether the error is promoted, for each layout in which intrInfo names the unit."""
-    before = driver is None or driver.major < NEW_LAYOUT_BRANCH
-    since = driver is None or driver.major >= NEW_LAYOUT_BRANCH
-    if before and info & 0x3FF == unit.v1:
-        yield bool(info >> 10 & 1)
-    if since and info & 0x7F == unit.v2:
-        yield bool(info >> 7 & 1)
-
-
-def _decoded(case: NvlinkCase, promoted: bool) -> NvlinkDecoding:
+def _rate_case(case: NvlinkCase, promoted: bool) -> tuple[Severity, str, str]:
     if promoted and case.promoted:
-        return NvlinkDecoding("fatal", case.promoted, case.investigate)
+        return "fatal", case.promoted, case.investigate
     if case.severity != "non-fatal":
-        return NvlinkDecoding("fatal", case.action, case.investigate)
+        return "fatal", case.action, case.investigate
     harmless = case.action == "IGNORE" and case.investigate == "IGNORE"
-    return NvlinkDecoding("info" if harmless else "warning", case.action, case.investigate)
+    return "info" if harmless else "warning", case.action, case.investigate

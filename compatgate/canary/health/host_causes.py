@@ -61,12 +61,17 @@ class HostMessages:
         head = " ".join(text for _, text in self._before)
         head = f"{head} " if head else ""
         matches = find_signatures(head + line, self._table, len(head))
+        # The GPU that the line names, or the line before it where a message begins.
+        found = _ADDRESS.search(record.text)
+        if found is None and self._before and _NAMES_GPU.search(self._before[-1][0].text):
+            found = _ADDRESS.search(self._before[-1][0].text)
+        device = (parse_device(found[1]) if found else None) or HOST
         recent = {pair for pairs in self._recent for pair in pairs}
         for signature, start in matches:
             again = any(c == signature.cause and s != signature.id for c, s in recent)
             words = (head + line)[start:].strip()[:_LONGEST_MESSAGE]
             self._more = _MORE_LINES
-            cause, device = self._table.by_id[signature.cause], self._device(record)
+            cause = self._table.by_id[signature.cause]
             yield HostMessage(cause, signature, device, words, self._at, again)
         self._recent.append(frozenset((one.cause, one.id) for one, _ in matches))
         self._before.append((record, line))
@@ -87,11 +92,3 @@ class HostMessages:
     def interrupt(self) -> None:
         """End the message found last: another error follows."""
         self._more = 0
-
-    def _device(self, record: Record) -> str:
-        """Return the GPU that the line names, or the line before it where a message begins."""
-        found = _ADDRESS.search(record.text)
-        if found is None and self._before:
-            before = self._before[-1][0].text
-            found = _ADDRESS.search(before) if _NAMES_GPU.search(before) else None
-        return (parse_device(found[1]) if found else None) or HOST

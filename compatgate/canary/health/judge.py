@@ -1,7 +1,4 @@
-"""Judge whether a GPU was fit for a run, from snapshots around the run and kernel errors meanwhile.
-
-The module is pure: the same observations always give the same answer.
-"""
+"""Judge whether a GPU was fit for a run, from snapshots and kernel errors around it. Pure."""
 
 from __future__ import annotations
 
@@ -109,9 +106,6 @@ def judge_health(
     )
 
 
-# --- events ---------------------------------------------------------------------------------
-
-
 def _judge_events(events: Iterable[Event]) -> Iterator[_Finding]:
     for event in events:
         code = f"Xid {event.xid}" if event.xid is not None else f"SXid {event.sxid}"
@@ -127,26 +121,37 @@ def _judge_events(events: Iterable[Event]) -> Iterator[_Finding]:
             yield _Finding("suspect", reason, event.action)
 
 
-# --- one GPU --------------------------------------------------------------------------------
-
-
 def _judge_gpu(
     name: str, seen: Sequence[Gpu | None], has_after: bool, rma: Sequence[RmaRule]
 ) -> Iterator[_Finding]:
-    """Yield findings from a GPU's snapshots before, during and after; None where it is missing."""
     before, *during, after = seen
     there = [gpu for gpu in seen if gpu is not None]
     if any(gpu.lost for gpu in there) or (before and has_after and after is None):
         yield _Finding("sick", f"{name}: the GPU does not answer", REBOOT_MACHINE)
         return
     yield from _judge_memory(name, there)
-    yield from _judge_rma(name, there[-1], rma)
     last = there[-1]
+    for rule in rma:  # thresholds of NVIDIA's; a failed remapping is judged without them
+        value = getattr(last, rule.measure)
+        if value is not None and rule.measure != "remap_failed" and value >= (rule.limit or 1):
+            words = rule.measure.replace("_", " ")
+            what = words if rule.limit is None else f"{words}: {value}, the limit is {rule.limit}"
+            yield _Finding("sick", f"{name}: {what}", REPLACE_GPU)
     if last.recovery not in (None, "none"):
         action = _RECOVERY.get(last.recovery or "", DRAIN_GPU)
         yield _Finding("sick", f"{name}: the driver requests recovery ({last.recovery})", action)
-    yield from _judge_slowdowns(name, [gpu for gpu in during if gpu is not None] or there)
-    yield from _judge_processes(name, before, [gpu for gpu in (*during, after) if gpu])
+    samples = [gpu for gpu in during if gpu is not None] or there
+    for slowdown, text in SLOWDOWN_REASONS.items():
+        if times := sum(slowdown in (gpu.throttle or ()) for gpu in samples):
+            reason = f"{name}: {text} ({times} of {len(samples)} samples)"
+            yield _Finding("suspect", reason, CHECK_COOLING)
+    # A process that computed before the run, and during it, is not the run's.
+    earlier = {process.pid for process in (before.processes if before else None) or ()}
+    later = {p.pid for gpu in (*during, after) if gpu for p in gpu.processes or ()}
+    if foreign := earlier & later:
+        pids = ", ".join(map(str, sorted(foreign)[:8]))
+        reason = f"{name}: a foreign process used the GPU (pid {pids})"
+        yield _Finding("shared", reason, WAIT_FOR_OTHERS)
 
 
 def _judge_memory(name: str, there: Sequence[Gpu]) -> Iterator[_Finding]:
@@ -167,36 +172,3 @@ def _judge_memory(name: str, there: Sequence[Gpu]) -> Iterator[_Finding]:
         yield _Finding("suspect", f"{name}: a row remapping needs a reset", RESET_GPU)
     if last.retirement_pending:
         yield _Finding("suspect", f"{name}: a page retirement needs a reboot", REBOOT_MACHINE)
-
-
-def _judge_rma(name: str, gpu: Gpu, rules: Sequence[RmaRule]) -> Iterator[_Finding]:
-    """Yield thresholds of NVIDIA's that a GPU meets; a failed remapping is judged without them."""
-    for rule in rules:
-        value = getattr(gpu, rule.measure)
-        if value is None or rule.measure == "remap_failed" or value < (rule.limit or 1):
-            continue
-        words = rule.measure.replace("_", " ")
-        what = words if rule.limit is None else f"{words}: {value}, the limit is {rule.limit}"
-        yield _Finding("sick", f"{name}: {what}", REPLACE_GPU)
-
-
-def _judge_slowdowns(name: str, there: Sequence[Gpu]) -> Iterator[_Finding]:
-    """Yield slow-downs while the run computed; others do not matter."""
-    reasons = {reason for gpu in there for reason in gpu.throttle or ()}
-    for reason, text in SLOWDOWN_REASONS.items():
-        if reason in reasons:
-            times = sum(reason in (gpu.throttle or ()) for gpu in there)
-            yield _Finding(
-                "suspect", f"{name}: {text} ({times} of {len(there)} samples)", CHECK_COOLING
-            )
-
-
-def _judge_processes(name: str, before: Gpu | None, later: Sequence[Gpu]) -> Iterator[_Finding]:
-    """Yield a process that computed before the run, and during it: it is not the run's."""
-    earlier = {process.pid for process in (before.processes if before else None) or ()}
-    foreign = earlier & {process.pid for gpu in later for process in gpu.processes or ()}
-    if foreign:
-        pids = ", ".join(map(str, sorted(foreign)[:8]))
-        yield _Finding(
-            "shared", f"{name}: a foreign process used the GPU (pid {pids})", WAIT_FOR_OTHERS
-        )

@@ -13,6 +13,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from fnmatch import fnmatch
 from typing import Self
 
 from msgspec import Struct
@@ -23,6 +24,8 @@ from compatgate.canary.health.records import CLOCK_ORDER, Record, RecordReader, 
 from compatgate.core.facts.errors import ErrorTable
 from compatgate.core.facts.xid import XidTable
 from compatgate.core.versions import Version
+from compatgate.discovery.driver import PROC, SYS, read_kernel_driver
+from compatgate.discovery.machine.files import Root
 from compatgate.errors import Unavailable, quote_error
 
 KMSG = "/dev/kmsg"
@@ -137,11 +140,6 @@ class KernelLog:
         self.close()
 
 
-def watch(table: XidTable, driver: Version | None = None) -> KernelLog:
-    """Start to collect what the kernel of this host reports from now on."""
-    return KernelLog(table, driver)
-
-
 def _read_stored(path: str) -> Iterator[bytes]:
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
@@ -247,3 +245,40 @@ def _place(stamps: Iterable[Stamp], boot: datetime | None) -> datetime | None:
             seconds = float(stamp.text.removesuffix(_AFTER_BOOT))
             return boot + timedelta(seconds=seconds)
     return None
+
+
+_NVIDIA = "0x10de"
+_DISPLAY = "0x03"
+_PCI = "/sys/bus/pci/devices"
+_OTHER_DRIVERS = ("/etc/nv_tegra_release", "/dev/nvhost-gpu", "/dev/nvgpu", "/dev/dxg")
+"""Files of the drivers of Jetsons and of WSL."""
+HERE = Root()
+
+
+def explain_absence(said: str | None, errors: bool, root: Root = HERE) -> str | None:
+    """Return why no GPU could be judged, and what to do; None where a log says enough."""
+    if said:
+        return f"nvidia-smi lists no GPU: {said[:300]} (compatgate triage explains its words)"
+    nodes = any(fnmatch(name, "nvidia[0-9]*") for name in root.list("/dev"))
+    module = read_kernel_driver(proc=root.at(PROC), sys=root.at(SYS))
+    if errors or nodes or module is not None or any(map(root.has, _OTHER_DRIVERS)):
+        return None
+    gpus = []
+    for address in root.list(_PCI):
+        folder = f"{_PCI}/{address}"
+        of_nvidia = root.read(f"{folder}/vendor") == _NVIDIA
+        if of_nvidia and root.read(f"{folder}/class").startswith(_DISPLAY):
+            link = root.at(f"{folder}/driver")
+            driver = os.path.basename(os.path.realpath(link)) if os.path.exists(link) else ""
+            gpus.append(f"{address}: {driver or 'no driver'}")
+    if gpus:
+        return (
+            f"{len(gpus)} NVIDIA GPU(s) on the PCI bus, and NVIDIA's driver is not loaded"
+            f" ({', '.join(gpus[:4])}): install it, or load it with sudo modprobe nvidia and look"
+            " again"
+        )
+    return (
+        "this machine has no NVIDIA GPU on its PCI bus and no driver, so a quiet log"
+        " proves nothing: run this on the GPU node (in a container, with its GPUs), or pipe the"
+        " node's log: sudo dmesg | compatgate health --dmesg -"
+    )

@@ -1,7 +1,4 @@
-"""Read kernel messages from dmesg, syslog, journal and /dev/kmsg, as text or JSON.
-
-Logs of any size are read in bounded memory. A message may have times of several clocks.
-"""
+"""Read kernel messages from dmesg, syslog, journal and /dev/kmsg, in bounded memory."""
 
 from __future__ import annotations
 
@@ -178,6 +175,9 @@ def _is_quoted(prefix: str) -> bool:
 # --- JSON and the journal's export format -------------------------------------------------------
 
 
+_OBJECT = re.compile(rb"\{[^{}]{2,4096}\}")
+
+
 def _read_json_line(bare: bytes) -> Iterator[Record]:
     """Yield the record of a JSON object on one line; of a damaged one, what its text contains."""
     # A message that is no UTF-8 is a list of numbers in the journal.
@@ -186,29 +186,21 @@ def _read_json_line(bare: bytes) -> Iterator[Record]:
     try:
         document = json.loads(bare.rstrip(b","))
     except (ValueError, RecursionError):
-        yield from _read_objects(bare)
+        any_read = False
+        for match in _OBJECT.finditer(bare):  # the whole objects in a piece of a longer document
+            try:
+                document = json.loads(match[0])
+            except (ValueError, RecursionError):
+                continue
+            any_read = True
+            yield from _read_fields(document)
+        if not any_read:
+            yield from read_text(bare.decode("utf-8", "replace"))
         return
     listed = document.get("dmesg") if isinstance(document, dict) else None
     for one in listed if isinstance(listed, list) else [document]:
         if isinstance(one, dict):
             yield from _read_fields(one)
-
-
-_OBJECT = re.compile(rb"\{[^{}]{2,4096}\}")
-
-
-def _read_objects(piece: bytes) -> Iterator[Record]:
-    """Yield the records of the whole objects in a piece of a longer document."""
-    any_read = False
-    for match in _OBJECT.finditer(piece):
-        try:
-            document = json.loads(match[0])
-        except (ValueError, RecursionError):
-            continue
-        any_read = True
-        yield from _read_fields(document)
-    if not any_read:
-        yield from read_text(piece.decode("utf-8", "replace"))
 
 
 def _read_fields(fields: dict[str, Any]) -> Iterator[Record]:

@@ -241,7 +241,6 @@ def _is_lost_error(nvml: Any, error: Exception) -> bool:
 
 
 def _add(counts: Iterable[int | None]) -> int | None:
-    """Return the sum of the known counts; None if none is known."""
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
@@ -360,16 +359,12 @@ def _read_smi_gpu(index: int, fields: Fields) -> Gpu:
         throttle=active if reasons else None,
         fabric=fabric if fabric in FABRIC_STATES.values() else None,
         power_w=float(watts[0]) if watts else None,
-        processes=_processes(fields),
+        processes=_read_smi_processes(fields),
         **found,
     )
 
 
-def _value(text: str | None) -> str | None:
-    return None if text is None or text.strip().lower() in _ABSENT else text.strip()
-
-
-def _processes(fields: Fields) -> tuple[Process, ...] | None:
+def _read_smi_processes(fields: Fields) -> tuple[Process, ...] | None:
     """Return the processes that compute; None where the driver does not list processes."""
     if _ABSENT & {fields.get("processes", "-").lower()}:
         return None
@@ -377,3 +372,7 @@ def _processes(fields: Fields) -> tuple[Process, ...] | None:
     kinds = fields.get("processes/process_info/type", "").split("\n")
     processes = {int(pid) for pid, kind in zip(pids, kinds, strict=False) if "C" in kind}
     return tuple(map(Process, sorted(processes)))
+
+
+def _value(text: str | None) -> str | None:
+    return None if text is None or text.strip().lower() in _ABSENT else text.strip()

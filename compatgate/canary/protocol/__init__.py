@@ -1,8 +1,5 @@
 """Readers of programs' output: one reader per adapter.
 
-Programs of compatgate print the line protocol (`jsonl`). A tool does not: its own reader, a pure
-function on text, finds metrics, checks and versions in its unmodified output; driver, GPUs and
-loaded libraries come from the ``env`` line that ``canary/lib/canary_tool.py`` prints in addition.
 Damaged output is a problem of the report, never fewer results.
 """
 

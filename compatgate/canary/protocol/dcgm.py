@@ -3,10 +3,8 @@
 Source: https://docs.nvidia.com/datacenter/dcgm/latest/user-guide/dcgm-diagnostics.html and, for
 version 4, ``testing/python3/dcgm_diag_schema.json`` of https://github.com/NVIDIA/DCGM.
 
-Checks: ``diagnostics`` (at least one test ran and none failed), and one per test that ran, by its
-    name in
-lower case (``pcie``, ``memory``, ``targeted-stress``). A test that DCGM skipped is not reported.
-All are about the host: DCGM brings its own libraries, and none of the stack's is loaded.
+Checks, all about the host: ``diagnostics`` (at least one test ran and none failed), and one per
+test that ran, by its name in lower case (``pcie``, ``memory``, ``targeted-stress``).
 Metrics, if DCGM reports them: ``TEST-gflops-gpuN`` (GFLOP/s), ``pcie-d2h-gpuN``, ``pcie-h2d-gpuN``
 and ``pcie-bidirectional-gpuN`` (GB/s).
 """

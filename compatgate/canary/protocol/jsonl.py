@@ -1,10 +1,8 @@
-"""Read the line protocol: JSON lines among log lines.
+"""Read the line protocol: JSON objects with a ``type`` among log lines.
 
-A line is of the protocol if it is a JSON object with a ``type``; everything else is log. A
-malformed line of the protocol (cut off, not UTF-8, ``NaN``, a wrong type, a name that
+A malformed line of the protocol (cut off, not UTF-8, ``NaN``, a wrong type, a name that
 ``workload.toml`` does not declare) is a problem of the report, and a report with problems is never
-evidence. The ``env`` line states the driver, the GPUs, and the components loaded in the process.
-docs/reference/workloads.md is the specification.
+evidence. docs/reference/workloads.md is the specification.
 """
 
 from __future__ import annotations
@@ -124,7 +122,6 @@ def read_numbers(body: dict[str, Any], field: str, single: str | None = None) ->
 
 
 MAX_VALUES = 1_000_000
-"""Maximum number of values of all metrics together."""
 _MAX_PROBLEMS = 100
 _MESSAGE = 2000
 _KINDS = ("env", "metric", "check", "progress")
@@ -250,7 +247,14 @@ class JsonLines(Collector):
         if self._room < 0:
             raise BrokenLine(f"the output has more than {MAX_VALUES} values")
         if body.get("conditions") is not None:
-            result = read_conditions(body["conditions"], len(values))
+            try:
+                result = msgspec.convert(body["conditions"], Conditions)
+            except msgspec.ValidationError as error:
+                raise BrokenLine(f"conditions: {explain_form(error)}") from None
+            for part in ("sm_mhz", "watts", "celsius", "limits"):
+                if len(getattr(result, part)) not in (0, len(values)):
+                    what = f"must have one entry for each of {len(values)} values"
+                    raise BrokenLine(f"conditions.{part} {what}")
             kept = self._conditions.get(name)
             self._conditions[name] = kept.joined(result) if kept else result
         self.add_values(name, unit, values, warmup)
@@ -307,21 +311,6 @@ def is_protocol_like(content: bytes) -> bool:
 def _shorten(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:80]}..."
-
-
-def read_conditions(value: object, values: int) -> Conditions:
-    """Read the conditions of a metric's values.
-
-    Each value has a condition, or none has.
-    """
-    try:
-        result = msgspec.convert(value, Conditions)
-    except msgspec.ValidationError as error:
-        raise BrokenLine(f"conditions: {explain_form(error)}") from None
-    for name in ("sm_mhz", "watts", "celsius", "limits"):
-        if len(getattr(result, name)) not in (0, values):
-            raise BrokenLine(f"conditions.{name} must have one entry for each of {values} values")
-    return result
 
 
 _MAX_GPUS = 256

@@ -19,18 +19,21 @@ from collections import Counter
 
 from msgspec import Struct
 
-from compatgate.canary.protocol import nccl_output, tool
+from compatgate.canary.protocol import nccl_output
 from compatgate.canary.protocol.nccl_output import Row, Run
-from compatgate.canary.protocol.tool import ToolResults
+from compatgate.canary.protocol.tool import RUNTIME_FAULT, ToolResults
 from compatgate.canary.run import Device
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
+
+# Without PTX: the tool also launches kernels of NCCL, which is under test.
+_FAULT = re.compile(rf"(?:\S+:)? ?Test CUDA failure \S+:\d+ '{RUNTIME_FAULT}'")
 
 
 def read_nccl_tests(text: str, found: ToolResults) -> None:
     """Read the whole output of the tool and of NCCL."""
     for line in text.splitlines():
-        tool.note_nccl_tests(line, found)
+        found.note_fault(_FAULT, line)
     log = read_nccl_log(text)
     runs = nccl_output.read_table(text, found)
     if not runs:
@@ -60,7 +63,8 @@ def read_nccl_tests(text: str, found: ToolResults) -> None:
     if judged := _judge_transport(log, hosts=len(hosts), sockets_meant=meant):
         found.check("transport", *judged)
     networks = {name: count for name, count in log.transports.items() if name.startswith("NET/")}
-    if found.declares("gpudirect") and networks:
+    asks = found.workload is None or "gpudirect" in found.workload.checks
+    if asks and networks:
         without = [name for name in networks if not name.endswith("/GDRDMA")]
         found.check("gpudirect", not without, ", ".join(without or networks))
 
@@ -128,9 +132,11 @@ class NcclLog(Struct, frozen=True):
 
 def read_nccl_log(text: str) -> NcclLog:
     """Read NCCL's lines among others."""
-    transports = Counter(
-        _transport(via) for line in text.splitlines() if (via := _find_route(line))
-    )
+    transports: Counter[str] = Counter()
+    for line in text.splitlines():
+        before, named, via = line.rpartition(" via ")
+        if named and _FROM_TO.search(before) and (route := _COMM.split(via)[0].strip()):
+            transports[_transport(route)] += 1
     if nvls := len(_NVLS.findall(text)):
         transports["NVLS"] = nvls
     version = _VERSION.search(text)
@@ -163,12 +169,6 @@ def _judge_transport(log: NcclLog, *, hosts: int, sockets_meant: bool) -> tuple[
     if sockets_meant:
         return True, f"{names}; the workload requires sockets"
     return False, f"fell back to TCP sockets: {names}"
-
-
-def _find_route(line: str) -> str | None:
-    """Return the text behind ``via`` of a connection's line; None for other lines."""
-    before, result, via = line.rpartition(" via ")
-    return _COMM.split(via)[0].strip() if result and _FROM_TO.search(before) else None
 
 
 def _transport(via: str) -> str:

@@ -14,9 +14,9 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from compatgate.canary.protocol import tool
 from compatgate.canary.protocol.jsonl import BrokenLine, read_number
 from compatgate.canary.protocol.tool import (
+    RUNTIME_FAULT,
     ToolResults,
     find_documents,
     read_member,
@@ -24,6 +24,12 @@ from compatgate.canary.protocol.tool import (
 )
 
 _UNIT = re.compile(r"\((GB/s|ns)\)")
+_PTX = r"the provided PTX was compiled with an unsupported toolchain\.?"
+_FAULT = re.compile(
+    rf"\[(?:cudaErrorInsufficientDriver\] {RUNTIME_FAULT}"
+    rf"|(?:cudaErrorUnsupportedPtxVersion|CUDA_ERROR_UNSUPPORTED_PTX_VERSION)\] {_PTX})"
+    r" in expression .+"
+)
 _ROUNDED = 1e-4
 """Share of a sum that the rounding of its pairs, to six digits, may change."""
 
@@ -31,7 +37,7 @@ _ROUNDED = 1e-4
 def read_nvbandwidth(text: str, found: ToolResults) -> None:
     """Read every document in the output; a tool that cannot begin prints an error in its place."""
     for line in text.splitlines():
-        tool.note_nvbandwidth(line, found)
+        found.note_fault(_FAULT, line)
     bodies = list(find_documents(text, "nvbandwidth"))
     if not bodies:
         found.problem("the output has no JSON of nvbandwidth: call it with --json")
@@ -57,12 +63,12 @@ def _read(body: dict[str, Any], found: ToolResults) -> None:
         elif status == "Waived":
             waived.append(name)
         elif status in ("Error", "Not Found"):
-            if not tool.note_nvbandwidth(str(case.get("error", "")), found):
+            if not found.note_fault(_FAULT, str(case.get("error", ""))):
                 found.check("completed", False, f"{name}: {case.get('error', status)}")
         else:
             found.problem(f"{name}: unknown status {status[:40]!r}")
     error = body.get("error")
-    if error and not tool.note_nvbandwidth(str(error), found):
+    if error and not found.note_fault(_FAULT, str(error)):
         found.check("completed", False, str(error))
     if waived:
         found.other["waived"] = waived

@@ -3,8 +3,8 @@
 `ToolOutput` collects a tool's output and calls its reader; the reader adds its findings to
 `ToolResults`, which makes the report.
 
-The ``note_`` functions recognize a tool whose own CUDA is too new for the driver; that says nothing
-about the stack. Two conditions together prove it; neither is enough alone:
+`ToolResults.note_fault` recognizes a tool whose own CUDA is too new for the driver; that says
+nothing about the stack. Two conditions together prove it; neither is enough alone:
 
 - The tool fails with its own message, in a form that only its own code prints. A message of the
   stack's libraries (``NCCL WARN Cuda failure ...``) or of a program of the stack has another form
@@ -79,9 +79,13 @@ class ToolResults(Collector):
         """Add a check; ``host`` marks one of the host's GPU, not of the stack."""
         self.add_check(Check(name, ok, message, host=host))
 
-    def declares(self, check: str) -> bool:
-        """Return whether ``workload.toml`` asks for an optional check."""
-        return self.workload is None or check in self.workload.checks
+    def note_fault(self, pattern: re.Pattern[str], text: str) -> bool:
+        """Record a failure if it has the form of the tool's own; return whether it is."""
+        own = self.env is not None and self.env.other.get("own_cuda") is True
+        if not own or pattern.fullmatch(text.strip()) is None:
+            return False
+        self.own_fault = self.own_fault or text.strip()
+        return True
 
     def version(self, component: str, version: str) -> None:
         """Record the version of the driver, or of a library that the tool has loaded."""
@@ -128,6 +132,7 @@ ToolReader = Callable[[str, ToolResults], None]
 _COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _RANK = re.compile(r"^\[\d+,\d+\]<std(?:out|err)>:", re.MULTILINE)
 _PROTOCOL_LINE = re.compile(rb'\s*\{\s*"type"\s*:\s*"(?:env|metric|check|progress|lost)"')
+RUNTIME_FAULT = "CUDA driver version is insufficient for CUDA runtime version"
 _MAX_IN_MEMORY = 256 << 20
 """Maximum number of bytes to read, whatever ``limits.output`` says; more is only counted."""
 
@@ -163,7 +168,6 @@ class ToolOutput:
 
 
 def _tool_text(data: bytes, found: ToolResults) -> str:
-    """Return the tool's output as text, without the lines of the protocol."""
     kept: list[bytes] = []
     # If lines were lost, the line before may have no end.
     lines = data.replace(LOST_LINE, b"\n" + LOST_LINE).split(b"\n")
@@ -175,8 +179,15 @@ def _tool_text(data: bytes, found: ToolResults) -> str:
             kept.append(content)
             continue
         try:
-            body = parse_protocol_line(Line(number, content))
-            _read_protocol_line(body or {}, found)
+            body = parse_protocol_line(Line(number, content)) or {}
+            kind = body.pop("type", None)
+            if kind == "env":
+                found.read_env(body)
+            elif kind == "lost":
+                raise BrokenLine(str(body.get("message", "lines were lost")))
+            else:
+                what = f"a tool's output has a line of type {str(kind)[:80]!r}"
+                raise BrokenLine(f"{what}; only env is allowed")
         except BrokenLine as broken:
             found.problem(f"line {number}: {broken}")
     text = (
@@ -184,18 +195,6 @@ def _tool_text(data: bytes, found: ToolResults) -> str:
     )
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return _RANK.sub("", _COLOUR.sub("", text))
-
-
-def _read_protocol_line(body: dict[str, Any], found: ToolResults) -> None:
-    kind = body.pop("type", None)
-    if kind == "env":
-        found.read_env(body)
-    elif kind == "lost":
-        raise BrokenLine(str(body.get("message", "lines were lost")))
-    else:
-        raise BrokenLine(
-            f"a tool's output has a line of type {str(kind)[:80]!r}; only env is allowed"
-        )
 
 
 _MESSAGE = 2000
@@ -245,34 +244,3 @@ def read_objects(body: dict[str, Any], name: str) -> list[dict[str, Any]]:
     if not all(isinstance(value, dict) for value in kept):
         raise BrokenLine(f"{name} has an item that is not an object")
     return kept
-
-
-_RUNTIME = "CUDA driver version is insufficient for CUDA runtime version"
-_PTX = r"the provided PTX was compiled with an unsupported toolchain\.?"
-_NVBANDWIDTH = re.compile(
-    rf"\[(?:cudaErrorInsufficientDriver\] {_RUNTIME}"
-    rf"|(?:cudaErrorUnsupportedPtxVersion|CUDA_ERROR_UNSUPPORTED_PTX_VERSION)\] {_PTX})"
-    r" in expression .+"
-)
-_NCCL_TESTS = re.compile(rf"(?:\S+:)? ?Test CUDA failure \S+:\d+ '{_RUNTIME}'")
-
-
-def note_nvbandwidth(message: str, found: ToolResults) -> bool:
-    """Record an error of nvbandwidth if it is the tool's own; return whether it is."""
-    return _note(_NVBANDWIDTH, message, found)
-
-
-def note_nccl_tests(line: str, found: ToolResults) -> bool:
-    """Record a failure of nccl-tests if it is the tool's own; return whether it is.
-
-    PTX is left out: the tool also launches kernels of NCCL, which is under test.
-    """
-    return _note(_NCCL_TESTS, line, found)
-
-
-def _note(pattern: re.Pattern[str], text: str, found: ToolResults) -> bool:
-    own = found.env is not None and found.env.other.get("own_cuda") is True
-    if not own or pattern.fullmatch(text.strip()) is None:
-        return False
-    found.own_fault = found.own_fault or text.strip()
-    return True

@@ -68,11 +68,6 @@ def compute_answer(challenge: str, by: str) -> str:
     return hashlib.sha256(product.tobytes()).hexdigest()
 
 
-def show_file(challenge: str, path: str, digest: str) -> str:
-    """Return the right answer for a file of the image: bound to the challenge."""
-    return _sign(challenge, f"{path} {digest.removeprefix('sha256:')}".encode())
-
-
 def _sign(challenge: str, signed: bytes) -> str:
     return hmac.new(bytes.fromhex(challenge), signed, hashlib.sha256).hexdigest()
 
@@ -100,7 +95,7 @@ class SignedOutput:
         self._signed = 0
         self._unsigned = 0
         self._broken = 0
-        self._proofs: dict[str, str] = {}
+        self._proofs: set[str] = set()
         self.files: Mapping[str, str] = {}
         self._shown: dict[str, Any] = {}
         self._problems: list[str] = []
@@ -138,6 +133,19 @@ class SignedOutput:
             if self._broken:
                 why = "the signature of another run or of none: they were recorded"
             contradictions.append(f"its lines carry {why}")
+        other = [
+            f"/{path}"
+            for path, digest in sorted(self.files.items())
+            if not hmac.compare_digest(
+                # The right answer for a file of the image is bound to the challenge.
+                _sign(self._challenge, f"{path} {digest.removeprefix('sha256:')}".encode()),
+                str(self._shown.get(path)),
+            )
+        ]
+        other_image = ""
+        if self._signed and other:
+            other_image = "it did not run in the image, where it ran "
+            other_image += f"{', '.join(other)} is another file or missing"
         witness = Witness(
             assurance="challenged" if self._signed else "self-reported",
             wall_s=self._clock() - self._began,
@@ -145,24 +153,10 @@ class SignedOutput:
             proofs=tuple(sorted(self._proofs)),
             contradictions=tuple(contradictions),
             seen={"image": f"{len(self.files)} of its files"} if self.files else {},
-            other_image=self._find_other_image(),
+            other_image=other_image,
         )
         problems = (*self._problems[:_MAX_PROBLEMS], *report.problems)
         return msgspec.structs.replace(report, problems=problems, witness=witness)
-
-    def _find_other_image(self) -> str:
-        """Return which files the program did not show as the image has them; "" if it did."""
-        other = [
-            path
-            for path, digest in sorted(self.files.items())
-            if not hmac.compare_digest(
-                show_file(self._challenge, path, digest), str(self._shown.get(path))
-            )
-        ]
-        if not self._signed or not other:
-            return ""
-        named = ", ".join(f"/{path}" for path in other)
-        return f"it did not run in the image, where it ran {named} is another file or missing"
 
     def _take(self, line: bytes, end: bytes) -> None:
         at = line.find(_MARK)
@@ -199,19 +193,17 @@ class SignedOutput:
             self._shown = body["shown"]
             text = b""
         elif kind == "proof":
-            self._take_proof(str(body.get("by")), str(body.get("digest")))
+            by = str(body.get("by"))
             text = b""
+            if by not in self._workload.proofs:
+                what = f"it answers the challenge by {by[:40]!r}, which is not known"
+                self._problems.append(what)
+            elif hmac.compare_digest(compute_answer(self._challenge, by), str(body.get("digest"))):
+                self._proofs.add(by)
+            else:
+                what = f"its product of the worker's matrices, computed by {by}, is wrong"
+                self._contradictions.append(what)
         self._reader.feed(text + end)
-
-    def _take_proof(self, by: str, digest: str) -> None:
-        if by not in self._workload.proofs:
-            self._problems.append(f"it answers the challenge by {by[:40]!r}, which is not known")
-        elif hmac.compare_digest(compute_answer(self._challenge, by), digest):
-            self._proofs[by] = digest
-        else:
-            self._contradictions.append(
-                f"its product of the worker's matrices, computed by {by}, is wrong"
-            )
 
     def _pass_log(self, line: bytes, end: bytes) -> None:
         """Hand on a line that the harness did not sign; one in the protocol's form is dropped."""

@@ -29,7 +29,6 @@ VARIABLE = "COMPATGATE_INTERPRETER"
 OPTIONS = ("-E", "-s", "-S", "-B", "-u")
 """No variables of the image, no packages, no bytecode, no buffers."""
 COMPLETE = "complete"
-"""Last file of a pack."""
 _LOADER = "lib/ld.so"
 _PYTHON = "bin/python3"
 _LEFT_OUT = {

@@ -117,8 +117,10 @@ def conclude_witness(
             else:
                 unseen["gpu"] = "NVML showed none of its processes on the GPU"
             contradictions += find_idle_gpu(workload, report, sighting)
-        if digest:
-            contradictions += find_other_program(sighting, digest)
+        ran = sighting.programs
+        if digest and ran and digest not in ran.values():
+            what = "it should run on the worker's interpreter, but ran"
+            contradictions.append(f"{what} {', '.join(ran)}")
     if workload.interpreter == "worker" and not digest:
         unseen["interpreter"] = "the executor cannot mount the worker's interpreter"
     assurance: Assurance = "challenged" if unseen else "witnessed"
@@ -177,7 +179,6 @@ def find_other_versions(env: Env, libraries: Sequence[Library]) -> Iterator[str]
 
 
 def _is_same(component: str, stated: str, named: str) -> bool:
-    """Return whether two versions agree in the parts that both state."""
     try:
         one, other = parse_version(component, stated), parse_version(component, named)
     except CompatgateError:
@@ -196,9 +197,3 @@ def find_idle_gpu(workload: Workload, report: Report, sighting: Sighting) -> Ite
         f"it measured a GPU, but in {sighting.gpu_looks} looks NVML showed no process, no memory "
         "in use and no work on it"
     )
-
-
-def find_other_program(sighting: Sighting, digest: str) -> Iterator[str]:
-    """Yield that the program did not run on the worker's interpreter."""
-    if sighting.programs and digest not in sighting.programs.values():
-        yield f"it should run on the worker's interpreter, but ran {', '.join(sighting.programs)}"

@@ -47,8 +47,6 @@ class Sighting(Struct, frozen=True):
         libraries: CUDA libraries that they had mapped, and installed packages of mapped files.
         files: number of files with code that they had mapped.
         unreadable: why maps could not be read; "" if they could.
-        gpu_looks: number of looks at the GPUs by NVML.
-        gpu_pids: those of the processes that computed on the GPUs.
         gpu_foreign: NVML showed processes that are not the program's.
         gpu_busy: the GPUs did some work, or more of their memory was in use than before.
     """
@@ -80,7 +78,10 @@ class ProcessWatch:
         self._packages: dict[str, Library | None] = {}
         self._files: set[str] = set()
         self._unreadable = ""
-        self._gpus = _GpuUse(slots)
+        self._memory: dict[int, int] = {}
+        self._gpu_looks = 0
+        self._gpu_pids: set[int] = set()
+        self._gpu_busy = False
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=f"witness {root}", daemon=True)
         self._thread.start()
@@ -95,10 +96,10 @@ class ProcessWatch:
             libraries=(*self._libraries.values(), *filter(None, self._packages.values())),
             files=len(self._files),
             unreadable=self._unreadable,
-            gpu_looks=self._gpus.looks,
-            gpu_pids=tuple(sorted(self._gpus.pids & self._own)),
-            gpu_foreign=bool(self._gpus.pids - self._own),
-            gpu_busy=self._gpus.busy,
+            gpu_looks=self._gpu_looks,
+            gpu_pids=tuple(sorted(self._gpu_pids & self._own)),
+            gpu_foreign=bool(self._gpu_pids - self._own),
+            gpu_busy=self._gpu_busy,
         )
 
     def _watch(self) -> None:
@@ -110,7 +111,7 @@ class ProcessWatch:
                     for pid in self._find_own():
                         self._look(pid)
                 if nvml is not None:
-                    self._gpus.look(nvml)
+                    self._look_at_gpus(nvml)
                 looks += 1
                 if self._ended.wait(_LOOK_S):
                     return
@@ -152,25 +153,13 @@ class ProcessWatch:
             return
         if len(self._files) < _MAX_FILES:
             self._files.update(file.path for file in mapped)
-        known = libraries_of(mapped)
-        for library in known:
+        for library in libraries_of(mapped):
             self._libraries.setdefault(library.path, library)
         for each in mapped:
             if (match := _PACKAGE.match(each.path)) and match[0] not in self._packages:
                 self._packages[match[0]] = find_package(Path(f"/proc/{pid}/root"), match)
 
-
-class _GpuUse:
-    """Use of GPUs, look by look."""
-
-    def __init__(self, slots: Sequence[int]) -> None:
-        self._slots = slots
-        self._before: dict[int, int] = {}
-        self.looks = 0
-        self.pids: set[int] = set()
-        self.busy = False
-
-    def look(self, nvml: Any) -> None:
+    def _look_at_gpus(self, nvml: Any) -> None:
         """Look once; a GPU that does not answer makes the look void."""
         for slot in self._slots:
             handle = query_nvml(nvml, "nvmlDeviceGetHandleByIndex", slot)
@@ -181,11 +170,11 @@ class _GpuUse:
             running = query_nvml(nvml, "nvmlDeviceGetComputeRunningProcesses", handle)
             if memory is None or running is None:
                 return
-            self.pids.update(one.pid for one in running)
-            before = self._before.setdefault(slot, memory.used)
+            self._gpu_pids.update(one.pid for one in running)
+            before = self._memory.setdefault(slot, memory.used)
             rose = memory.used - before > _CONTEXT_BYTES
-            self.busy = self.busy or rose or bool(rates and rates.gpu)
-        self.looks += 1
+            self._gpu_busy = self._gpu_busy or rose or bool(rates and rates.gpu)
+        self._gpu_looks += 1
 
 
 def find_package(root: Path, match: re.Match[str]) -> Library | None:

@@ -1,7 +1,4 @@
-"""Collect a workload's files: those in its digest, and those copied into its container.
-
-Read the arguments, base images and downloads of a workload's Dockerfile.
-"""
+"""Collect a workload's files, for its digest and its container, and read its Dockerfile."""
 
 from __future__ import annotations
 

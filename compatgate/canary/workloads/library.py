@@ -1,12 +1,11 @@
-"""Read workloads and suites by name: the shipped ones, then those of operators' folders.
-
-The structs have the shape of the JSON Schemas of ``workload.toml`` and ``suites.toml``.
-"""
+"""Read workloads and suites by name: the shipped ones, then those of operators' folders."""
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from compatgate.canary.judge.prepare import find_conversion
 from compatgate.canary.structured_files import make_file_error, read_toml
 from compatgate.canary.workload import Limits, Line, MetricSpec, Program, Slug, Suite, Workload
 from compatgate.canary.workloads.contents import compute_digest, find_proofs
+from compatgate.core.binding import SuiteDefinition, define_suite
 from compatgate.core.facts.nvidia import unit_of
 from compatgate.core.needs import parse_needs
 from compatgate.documents.quantities import (
@@ -30,6 +30,7 @@ from compatgate.documents.text import RawDocument
 from compatgate.errors import BadInput, CompatgateError, Conflict, ManyProblems, NotFound
 from compatgate.resources import canary_dir
 
+_log = logging.getLogger(__name__)
 ENVIRONMENT = "COMPATGATE_WORKLOADS"
 MANIFEST = "workload.toml"
 SUITES = "suites.toml"
@@ -60,7 +61,19 @@ class Library:
         library._add(canary_dir())
         for folder in folders:
             library._add(Path(folder))
-        library._check_suites()
+        problems = [
+            NotFound(
+                f"workload {workload!r} does not exist",
+                field=f"suite {suite.name}",
+                value=workload,
+                hint=suggest_name(workload, library.workloads),
+            )
+            for suite in library.suites.values()
+            for workload in suite.workloads
+            if workload not in library.workloads
+        ]
+        if problems:
+            raise ManyProblems("suites name workloads that do not exist", problems)
         return library
 
     def reread(self) -> Library:
@@ -129,20 +142,28 @@ class Library:
             noun = "problem" if len(problems) == 1 else "problems"
             raise ManyProblems(f"{len(problems)} {noun} in workloads of {folder}", problems)
 
-    def _check_suites(self) -> None:
-        problems = [
-            NotFound(
-                f"workload {workload!r} does not exist",
-                field=f"suite {suite.name}",
-                value=workload,
-                hint=suggest_name(workload, self.workloads),
-            )
-            for suite in self.suites.values()
-            for workload in suite.workloads
-            if workload not in self.workloads
-        ]
-        if problems:
-            raise ManyProblems("suites name workloads that do not exist", problems)
+
+def load_library() -> Library:
+    """Return every suite and workload; each value of ``COMPATGATE_WORKLOADS`` is read once."""
+    return _load_library(os.environ.get(ENVIRONMENT, ""))
+
+
+@cache
+def _load_library(folders: str) -> Library:
+    return Library.open([part for part in folders.split(os.pathsep) if part])
+
+
+def define_suites(load: Callable[[], Library] = load_library) -> dict[str, SuiteDefinition]:
+    """Return the definition of each suite; nothing, with a warning, if they cannot be read."""
+    try:
+        library = load()
+        return {
+            name: define_suite({one.name: one.digest for one in library.of_suite(name)})
+            for name in library.suites
+        }
+    except CompatgateError as error:
+        _log.warning("no evidence is stale for its suite: %s", error.detail)
+        return {}
 
 
 def find_contents(folder: Path) -> tuple[list[Path], Path | None]:
@@ -216,7 +237,17 @@ def _read_workload(folder: Path) -> tuple[Workload, bool]:
     problems = list(_find_problems(written, raw))
     if problems:
         raise make_file_error(path, problems)
-    workload = _make_workload(written, folder.resolve())
+    limits, folder = written.limits, folder.resolve()
+    sizes = {name: parse_size(getattr(limits, name)) for name in ("memory", "shm", "tmp", "output")}
+    workload = Workload(
+        **{name: getattr(written, name) for name in Program.__struct_fields__},
+        needs=parse_needs(written.needs) if written.needs else None,
+        timeout_s=int(parse_duration(written.timeout).total_seconds()),
+        limits=Limits(**sizes, pids=limits.pids, cpus=limits.cpus),
+        proofs=find_proofs(folder) if written.harness is not False else (),
+        folder=folder,
+        digest=compute_digest(folder),
+    )
     why = ""
     if written.harness and not workload.proofs:
         why = "is true, but no file of the folder uses canary_lines, or the folder has its own"
@@ -309,17 +340,3 @@ def _find_peak_problem(table: MetricSpec, gpus: int) -> str:
 
 def _find_duplicate(values: tuple[Any, ...]) -> str | None:
     return next((str(v) for place, v in enumerate(values) if v in values[:place]), None)
-
-
-def _make_workload(written: WorkloadFile, folder: Path) -> Workload:
-    limits = written.limits
-    sizes = {name: parse_size(getattr(limits, name)) for name in ("memory", "shm", "tmp", "output")}
-    return Workload(
-        **{name: getattr(written, name) for name in Program.__struct_fields__},
-        needs=parse_needs(written.needs) if written.needs else None,
-        timeout_s=int(parse_duration(written.timeout).total_seconds()),
-        limits=Limits(**sizes, pids=limits.pids, cpus=limits.cpus),
-        proofs=find_proofs(folder) if written.harness is not False else (),
-        folder=folder,
-        digest=compute_digest(folder),
-    )

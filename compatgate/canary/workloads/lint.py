@@ -19,7 +19,6 @@ from compatgate.errors import CompatgateError, ManyProblems, quote_error
 
 Severity = Literal["error", "warning"]
 LintMessage = tuple[Severity, str]
-"""Severity and text of a message."""
 
 
 class Finding(Struct, frozen=True):
@@ -89,7 +88,6 @@ def _check_texts(workload: Workload, files: dict[str, PackedFile]) -> Iterator[L
 
 
 def _check_command(workload: Workload, files: dict[str, PackedFile]) -> Iterator[LintMessage]:
-    """Yield problems of the command's own files: missing, not compiling or not executable."""
     program = workload.command[0]
     shared = {file.path for file in contents.list_shared_modules()}
     named = [

@@ -16,14 +16,13 @@ from compatgate.canary.judge.measurements import (
     read_measurements,
     read_pairs,
 )
-from compatgate.canary.judge.noise import Noise
+from compatgate.canary.judge.noise import Noise, fit_noise
 from compatgate.canary.judge.paired.blocks import (
     PairedJudgement,
     PairedMetric,
     compute_log_ratios,
     counts_events,
     find_refusal,
-    learn_noise,
 )
 from compatgate.canary.judge.paired.suite import Knowledge, judge_pairs
 from compatgate.canary.judge.prepare import parse_unit
@@ -221,8 +220,8 @@ def _judge_pairs(args: argparse.Namespace) -> PairedJudgement:
 def _learn(name: str, spec: MetricSpec, history: list[PairedFile]) -> Noise | None:
     """Learn the noise of a metric from the sessions in which it can be compared."""
     sessions = [file.metrics[name] for file in history if name in file.metrics]
-    return learn_noise(
-        compute_log_ratios(session)
+    return fit_noise(
+        compute_log_ratios(session).noise
         for session in sessions
         if not counts_events(session) and not find_refusal(session, spec.tolerance)
     )

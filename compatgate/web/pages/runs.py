@@ -9,7 +9,7 @@ from flask import jsonify
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
-from compatgate.canary.run import ENDED, Attribution, Purpose
+from compatgate.canary.run import ACTIVE, ENDED, Attribution, Purpose
 from compatgate.core.stack import parse_stack_text
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
@@ -26,7 +26,7 @@ from compatgate.kit.ui.tables import (
     make_table,
 )
 from compatgate.service.runs.queue import logs
-from compatgate.service.runs.queue.models import ACTIVE, RunRow
+from compatgate.service.runs.queue.models import RunRow
 from compatgate.service.runs.queue.schemas import RunFilters, RunRequest
 from compatgate.service.runs.queue.service import RunDetail
 from compatgate.service.runs.queue.submission import PRIORITIES

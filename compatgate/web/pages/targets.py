@@ -38,7 +38,7 @@ from compatgate.service.matrix.documents.policy_words import describe_match, des
 from compatgate.service.matrix.documents.waivers import list_countdowns
 from compatgate.service.matrix.proposals.schemas import DAYS
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.runs.evidence.evidence import Freshness, assess_freshness
+from compatgate.service.runs.evidence.pools import Freshness, assess_freshness
 from compatgate.web.page import HtmlPage, PageRequest, choices, listing, page
 from compatgate.web.pages.nodes import difference_cells, list_differences
 

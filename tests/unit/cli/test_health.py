@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.canary.health import Gpu, Snapshot, host, kernel_log
+from compatgate.canary.health import Gpu, Snapshot, kernel_log
 from compatgate.cli import health as module
 from compatgate.cli.main import main
 from compatgate.discovery.machine.files import Root
@@ -29,8 +29,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(kernel_log, "read_kernel_log", lambda *a: real(*a, kmsg=str(log)))
     monkeypatch.setattr(snapshot, "snapshot", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
-    absence = partial(host.explain_absence, root=Root(str(tmp_path)))
-    monkeypatch.setattr(host, "explain_absence", absence)
+    absence = partial(kernel_log.explain_absence, root=Root(str(tmp_path)))
+    monkeypatch.setattr(kernel_log, "explain_absence", absence)
     monkeypatch.setattr(module, "read_kernel_driver", lambda: None)
     return log
 

@@ -1,7 +1,5 @@
-"""Run workloads in containers of a Docker engine, local or remote.
+"""Run workloads in containers of a Docker engine, local or remote; their labels are all the state.
 
-All state is in the engine: containers, volumes and images carry labels that name their run,
-attempt and step, so any worker that reaches the engine can find and remove them.
 docs/how-to/staging-hosts.md says what a container may do.
 """
 
@@ -47,10 +45,7 @@ _PATIENCE_S = 60
 
 
 class DockerExecutor(Executor):
-    """Executor of jobs on one Docker engine.
-
-    The engine is not contacted before the first call of a method.
-    """
+    """Executor of jobs on one Docker engine, which the first call contacts."""
 
     kind = "docker"
     runs_pairs = True
@@ -157,14 +152,9 @@ def _list_objects(api: Any, label: str) -> Iterator[tuple[str, str, dict[str, st
 
 
 def _remove(api: Any, kind: str, name: str) -> None:
+    more = {"v": True} if kind == "container" else {}
     with ignore_gone():  # gone, or another removal is running: the next look shows which
-        match kind:
-            case "container":
-                api.remove_container(name, v=True, force=True)
-            case "volume":
-                api.remove_volume(name, force=True)
-            case _:
-                api.remove_image(name, force=True)
+        getattr(api, f"remove_{kind}")(name, force=True, **more)
 
 
 _HEADER = struct.Struct(">BxxxL")
@@ -262,7 +252,7 @@ _RESTART_REASON = "the engine was restarted, which ended the container"
 _STOP_REASON = "the container was stopped on its host: manually, or with the engine"
 
 
-def read_status(api: Any, container: str, *, killed_here: bool = False) -> Status:
+def read_status(api: Any, container: str, *, killed_here: bool) -> Status:
     """Return the current status of a container.
 
     A container that was stopped with its engine looks like one that was killed, and says nothing
@@ -282,8 +272,7 @@ def read_status(api: Any, container: str, *, killed_here: bool = False) -> Statu
         return Status("exited", exit_code, reason="killed")
     whole, _, fraction = str(api.info()["SystemTime"]).partition(".")
     seconds = int(datetime.fromisoformat(whole.rstrip("Z")).replace(tzinfo=UTC).timestamp())
-    nanoseconds = fraction.rstrip("Z").ljust(9, "0")[:9]
-    until = f"{seconds}.{nanoseconds}"
+    until = f"{seconds}.{fraction.rstrip('Z').ljust(9, '0')[:9]}"  # to the nanosecond
     seen = list(api.events(since=1, until=until, decode=True))
     own = {e["Action"] for e in seen if (e.get("Actor") or {}).get("ID") == container}
     if state["OOMKilled"] or "oom" in own:

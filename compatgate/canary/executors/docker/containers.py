@@ -1,7 +1,4 @@
-"""Describe a job's container: its limits, its rights, and the volumes with its files.
-
-Files travel in separate volumes, which are filled before the start.
-"""
+"""Describe a job's container: its limits, its rights, and the volumes with its files."""
 
 from __future__ import annotations
 
@@ -83,7 +80,6 @@ _NO_INJECTION = {"LD_PRELOAD": "", "LD_AUDIT": "", "GLIBC_TUNABLES": "", VARIABL
 
 
 def _read_variable(config: dict[str, Any], name: str) -> str:
-    """Return a variable of the image; "" if it sets none."""
     for stated in config.get("Env") or []:
         key, _, value = stated.partition("=")
         if key == name:
@@ -121,7 +117,6 @@ def _resource_limits(job: Job) -> dict[str, Any]:
 
 
 def _tmpfs_mounts(job: Job, volumes: dict[str, Any]) -> dict[str, str]:
-    """Return the temporary file systems for ``/tmp`` and the image's declared volumes."""
     size = f"size={job.workload.limits.tmp}"
     places = {"/tmp": f"rw,exec,nosuid,nodev,mode=1777,{size}"}  # noqa: S108
     taken = [FOLDER, PLACE, "/tmp", *filter(None, [job.workload.image.tool])]  # noqa: S108

@@ -1,8 +1,4 @@
-"""Connect to a Docker engine, name objects on it, and translate its errors.
-
-The engine is reached through its local socket, TCP with TLS, or ssh. An error says whether another
-attempt may succeed.
-"""
+"""Connect to a Docker engine (socket, TLS or ssh), name its objects, and translate its errors."""
 
 from __future__ import annotations
 
@@ -44,17 +40,8 @@ class Engine:
 
     def api(self) -> Any:
         """Return the SDK's low-level client, with the API version negotiated."""
-        if self._api is None:
-            self._api = self._connect()
-        return self._api
-
-    def close(self) -> None:
-        """Drop the connection."""
-        api, self._api = self._api, None
-        if api is not None:
-            api.close()
-
-    def _connect(self) -> Any:
+        if self._api is not None:
+            return self._api
         # The SDK takes a quarter of a second to import; only workers need it.
         from docker import APIClient
         from docker.errors import TLSParameterError
@@ -86,7 +73,14 @@ class Engine:
             trust_env = property(lambda self: False, lambda self, value: None)
 
         # Use the ssh program, so that the user's keys, agent and known hosts apply.
-        return Client(version="auto", timeout=TIMEOUT_S, use_ssh_client=True, **settings)
+        self._api = Client(version="auto", timeout=TIMEOUT_S, use_ssh_client=True, **settings)
+        return self._api
+
+    def close(self) -> None:
+        """Drop the connection."""
+        api, self._api = self._api, None
+        if api is not None:
+            api.close()
 
 
 RUN = "dev.compatgate.run"
@@ -163,21 +157,18 @@ def translate_start_errors(program: str, host: str) -> Iterator[None]:
     try:
         yield
     except APIError as error:
-        if refusal := _translate_start_failure(explain_error(error), program, host):
-            raise refusal from error
+        what = explain_error(error)
+        failure = explain_start_error(what, program, host)
+        if "could not select device driver" in what and '"cdi"' not in what:
+            problem = f"the engine of {host} has no GPUs to give: "
+            problem += "the NVIDIA Container Toolkit is missing"
+            failure = CompatgateError(problem, field="host", value=host, hint=NO_TOOLKIT_HINT)
+        elif "CDI" in what or '"cdi"' in what:
+            problem = f"the engine of {host} does not know the GPU by its CDI name: {what}"
+            failure = CompatgateError(problem, field="host", value=host, hint=NO_CDI_HINT)
+        if failure is not None:
+            raise failure from error
         raise
-
-
-def _translate_start_failure(what: str, program: str, host: str) -> CompatgateError | None:
-    if "could not select device driver" in what and '"cdi"' not in what:
-        problem = (
-            f"the engine of {host} has no GPUs to give: the NVIDIA Container Toolkit is missing"
-        )
-        return CompatgateError(problem, field="host", value=host, hint=NO_TOOLKIT_HINT)
-    if "CDI" in what or '"cdi"' in what:
-        problem = f"the engine of {host} does not know the GPU by its CDI name: {what}"
-        return CompatgateError(problem, field="host", value=host, hint=NO_CDI_HINT)
-    return explain_start_error(what, program, host)
 
 
 def missing_image_error(reference: str, what: str) -> CompatgateError | None:

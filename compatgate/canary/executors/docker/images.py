@@ -1,7 +1,6 @@
 """Prepare the image of a job: pull it, or build the workload's own image.
 
-Nothing is ever built on the image under test. What was built stays on the engine, and is built
-again only if the Dockerfile's folder, a base image or the limits change.
+Nothing is ever built on the image under test; a built image stays on the engine for later runs.
 """
 
 from __future__ import annotations
@@ -136,7 +135,15 @@ def _run_build(
             timeout=MAX_BUILD_S,
         ):
             if error := event.get("error"):
-                raise _build_error(workload, " ".join(str(error).split()))
+                what = " ".join(str(error).split())
+                named = f"that the Dockerfile of {workload.name} names"
+                if missing := missing_image_error(named, what):
+                    raise missing
+                if any(word in what for word in ("i/o timeout", "dial tcp", "TLS handshake")):
+                    problem = f"the build of {workload.name} could not pull: {what}"
+                    raise InfrastructureError(problem)
+                hint = "steps have no network unless the workload sets network = true"
+                raise BadInput(f"the workload {workload.name} does not build: {what}", hint=hint)
             image = (event.get("aux") or {}).get("ID", image)
             progress(doing, None)
             if time.monotonic() >= until:
@@ -171,7 +178,6 @@ def _built_here(api: Any, label: str) -> list[str]:
 
 
 def _check_size(api: Any, workload: Workload, image: str, bases: list[str]) -> None:
-    """Refuse and remove a built image that is far larger than its base."""
     largest = max((int(api.inspect_image(base)["Size"]) for base in bases), default=0)
     added = int(api.inspect_image(image)["Size"]) - largest
     if added > MAX_BUILT_BYTES:
@@ -185,7 +191,6 @@ def _check_size(api: Any, workload: Workload, image: str, bases: list[str]) -> N
 
 
 def _make_context(workload: Workload) -> tuple[bytes, str]:
-    """Return the archive of the build context, and the text of its Dockerfile."""
     if workload.folder is None:
         raise BadInput(f"the workload {workload.name} has no folder to build from")
     files = list_files(workload.folder / (workload.image.context or "."))
@@ -209,15 +214,6 @@ def _check_network(workload: Workload, text: str, host: Host) -> None:
             field="image.network",
             hint="builds have no network unless the workload sets network = true",
         )
-
-
-def _build_error(workload: Workload, what: str) -> Exception:
-    if result := missing_image_error(f"that the Dockerfile of {workload.name} names", what):
-        return result
-    if "i/o timeout" in what or "dial tcp" in what or "TLS handshake" in what:
-        return InfrastructureError(f"the build of {workload.name} could not pull: {what}")
-    hint = "steps have no network unless the workload sets network = true"
-    return BadInput(f"the workload {workload.name} does not build: {what}", hint=hint)
 
 
 def ensure_image(api: Any, reference: str, progress: Progress) -> str:

@@ -1,7 +1,5 @@
-"""Run workloads as Jobs of a Kubernetes cluster, which queues and places them.
+"""Run workloads as Jobs of a Kubernetes cluster, which places them; their labels are all the state.
 
-All state is in the cluster: Jobs, pods, services and config maps carry labels that name their run,
-attempt and step, so any worker that reaches the cluster can find and remove them.
 docs/how-to/kubernetes-executor.md lists the rights of a pod and the permissions of a worker.
 """
 
@@ -63,9 +61,31 @@ class KubernetesExecutor(Executor):
         self._node = ""
 
     def prepare(self, job: Job, progress: Progress) -> PreparedJob:
-        """Find the image's digest; the node pulls the image once the job is placed."""
+        """Find the image's digest, so that every node pulls the same one once the job is placed.
+
+        Use the image under test if the workload can run inside it, else the host's image for the
+        workload, else the workload's reference. A cluster does not build images.
+        """
         objects.read_job_files(job)
-        return PreparedJob(job, prepare_image(job, self._host, progress))
+        workload, host = job.workload, self._host
+        own = workload.image
+        named = host.kubernetes.images.get(workload.name) if host.kubernetes else None
+        if reference := job.image if job.image and own.inside else named or own.reference:
+            progress(f"looking up {reference}", None)
+            return PreparedJob(job, pin_image(reference))
+        if own.context is None:
+            raise BadInput(
+                f"the workload {workload.name} needs an image under test, but none is given",
+                field="image",
+                hint="name an image with --image REF",
+            )
+        raise BadInput(
+            f"the workload {workload.name} builds its image, but a cluster does not build images",
+            field="image",
+            value=workload.name,
+            hint=f"build and push the image, and name it for {host.name}: "
+            f'[host.kubernetes.images] {workload.name} = "REGISTRY/NAME@sha256:..."',
+        )
 
     @contextmanager
     def hold(self, jobs: Sequence[PreparedJob]) -> Iterator[PairPods]:
@@ -118,7 +138,7 @@ class KubernetesExecutor(Executor):
         """End the Job at once; do nothing if it has ended or is gone."""
         view = self._view(handle)
         try:
-            if view.known() not in ("waiting", "running"):
+            if view.known().has_ended:
                 return
             self._killed.add(handle.id)
             with suppress(ObjectMissing):
@@ -238,34 +258,6 @@ class PairPods(KubernetesExecutor):
         watched = Handle(handle.id, first.run, first.attempt, first.step, prepared.image)
         self._views[handle.id] = JobView(self._cluster, watched, name, container, blocks=2)
         return handle
-
-
-def prepare_image(job: Job, host: Host, progress: Progress) -> str:
-    """Return the image by digest, so that every node of the cluster pulls the same one.
-
-    Use the image under test if the workload can run inside it, else the host's image for the
-    workload, else the workload's reference. A cluster does not build images.
-    """
-    workload = job.workload
-    own = workload.image
-    named = host.kubernetes.images.get(workload.name) if host.kubernetes else None
-    reference = job.image if job.image and own.inside else named or own.reference
-    if reference:
-        progress(f"looking up {reference}", None)
-        return pin_image(reference)
-    if own.context is None:
-        raise BadInput(
-            f"the workload {workload.name} needs an image under test, but none is given",
-            field="image",
-            hint="name an image with --image REF",
-        )
-    raise BadInput(
-        f"the workload {workload.name} builds its image, but a cluster does not build images",
-        field="image",
-        value=workload.name,
-        hint=f"build and push the image, and name it for {host.name}: "
-        f'[host.kubernetes.images] {workload.name} = "REGISTRY/NAME@sha256:..."',
-    )
 
 
 KINDS = {"job": "batch", "pod": "core", "service": "core", "config_map": "core"}

@@ -1,7 +1,4 @@
-"""Connect to a cluster's API server through the official client, and translate its errors.
-
-An error says whether another attempt may succeed.
-"""
+"""Connect to a cluster's API server through the official client, and translate its errors."""
 
 from __future__ import annotations
 

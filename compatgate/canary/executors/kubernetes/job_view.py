@@ -1,8 +1,4 @@
-"""Follow one job in a cluster: its objects through a watch, and its output in whole lines.
-
-Objects are listed once, then updated by the watch. A stream of output that breaks is resumed at a
-`LogPosition`, so that no line is returned twice.
-"""
+"""Follow one job in a cluster: its objects through a watch, and its output in whole lines."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ import msgspec
 from compatgate.background import BackgroundReader
 from compatgate.canary.executors import Handle, Status
 from compatgate.canary.executors.kubernetes.cluster import Cluster, read_lines
-from compatgate.canary.executors.kubernetes.objects import CONTAINER, PULL_S, job_selector
+from compatgate.canary.executors.kubernetes.objects import CONTAINER, PULL_S, job_labels
 from compatgate.canary.executors.kubernetes.status import (
     JobStatus,
     Obstacle,
@@ -56,7 +52,7 @@ class JobView:
         self._blocks = blocks
         self._cluster = cluster
         self._handle = handle
-        self._selector = job_selector(handle.run, handle.attempt, handle.step)
+        self._selector = ",".join(f"{name}={v}" for name, v in job_labels(handle).items())
         self._lock = threading.RLock()
         self._pods: dict[str, dict[str, Any]] = {}
         self._job: dict[str, Any] | None = None
@@ -94,9 +90,9 @@ class JobView:
                 raise seen.obstacle.error
         return seen.status
 
-    def known(self) -> str:
-        """Return the last known state, whatever its obstacles."""
-        return self._standing().status.state
+    def known(self) -> Status:
+        """Return the last known status, whatever its obstacles."""
+        return self._standing().status
 
     def close(self) -> None:
         """End the watch."""
@@ -233,7 +229,7 @@ def follow_log(cluster: Cluster, view: JobView, stop: Callable[[], bool]) -> Ite
     mark = LogPosition()
     answered = time.monotonic()
     while not stop() and (pod := find_first_pod(view.pods())):
-        ended, response = _has_ended(view), None
+        ended, response = view.status().has_ended, None
         try:
             with cluster.translating():
                 since = _seconds_since(mark.stamp)
@@ -275,7 +271,7 @@ def _read_stream(
                 line = lines.get(timeout=_TICK_S)
             except queue.Empty:
                 yield from mark.quiet()
-                slow = slow or (time.monotonic() if _has_ended(view) else None)
+                slow = slow or (time.monotonic() if view.status().has_ended else None)
                 if slow and time.monotonic() - slow > _SLOW_S:
                     return True
                 continue
@@ -288,12 +284,7 @@ def _read_stream(
         lines.close()
 
 
-def _has_ended(view: JobView) -> bool:
-    return view.status().state not in ("waiting", "running")
-
-
 def _seconds_since(stamp: str) -> int | None:
-    """Return the seconds since the last line that came, plus a margin."""
     if not stamp:
         return None
     try:

@@ -1,8 +1,6 @@
 """Build the objects of a job in a cluster. Pure.
 
-A pod has as few rights as a container of the docker executor. The workload's folder is a ConfigMap,
-mounted read-only. Labels and names contain the run, attempt and step of an object, so that it can
-be found again and is never created twice.
+A pod has as few rights as a container of the docker executor; its files are a ConfigMap.
 """
 
 from __future__ import annotations
@@ -17,6 +15,7 @@ from msgspec.structs import replace
 
 from compatgate.canary.executors import (
     CHALLENGE,
+    Handle,
     Job,
     PreparedJob,
     make_command,
@@ -53,18 +52,12 @@ def job_name(job: Job) -> str:
     return f"{readable[: _MAX_NAME - 11].rstrip('-')}-{digest}"
 
 
-def job_labels(job: Job) -> dict[str, str]:
+def job_labels(job: Job | Handle) -> dict[str, str]:
     """Return the labels of every object of the job."""
     return {RUN: job.run, ATTEMPT: str(job.attempt), STEP: _shorten_label(job.step)}
 
 
-def job_selector(run: str, attempt: int, step: str) -> str:
-    """Return the selector of every object of one job."""
-    return f"{RUN}={run},{ATTEMPT}={attempt},{STEP}={_shorten_label(step)}"
-
-
 def _shorten_label(value: str) -> str:
-    """Shorten a value to the length of a label."""
     if len(value) <= _LABEL:
         return value
     return f"{value[: _LABEL - 11]}-{hashlib.sha256(value.encode()).hexdigest()[:10]}"
@@ -213,10 +206,16 @@ def make_pod_template(
     if job.workload.user == "nobody":
         context |= {"runAsNonRoot": True, "runAsUser": _NOBODY_UID, "runAsGroup": _NOBODY_UID}
     limits = job.workload.limits
-    results = [
+    volumes: list[dict[str, Any]] = [
         {"name": "tmp", "emptyDir": {"sizeLimit": str(limits.tmp)}},
         {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": str(limits.shm)}},
     ]
+    if files:  # readable for everybody
+        items = [
+            {"key": _file_key(n), "path": file.path, "mode": 0o555 if file.executable else 0o444}
+            for n, file in enumerate(files)
+        ]
+        volumes.append({"name": _FILES, "configMap": {"name": job_name(job), "items": items}})
     return {
         "metadata": metadata,
         "spec": {
@@ -230,7 +229,7 @@ def make_pod_template(
             "hostIPC": False,
             "securityContext": context,
             "containers": [_container(job, image, settings, bool(files))],
-            "volumes": [*results, make_files_volume(job, files)] if files else results,
+            "volumes": volumes,
             **_placement(job, settings),
         },
     }
@@ -391,15 +390,6 @@ def _make_config_map(job: Job, **data: dict[str, str]) -> dict[str, Any]:
         "immutable": True,
         **data,
     }
-
-
-def make_files_volume(job: Job, files: list[PackedFile]) -> dict[str, Any]:
-    """Return the volume with the files at their paths, readable for everybody."""
-    items = [
-        {"key": _file_key(number), "path": file.path, "mode": 0o555 if file.executable else 0o444}
-        for number, file in enumerate(files)
-    ]
-    return {"name": _FILES, "configMap": {"name": job_name(job), "items": items}}
 
 
 def _file_key(number: int) -> str:

@@ -1,7 +1,4 @@
-"""Read the status of a job from its Job and its pods in the cluster. Pure.
-
-A pod has limited time to start; after that, the obstacle to its start is the error.
-"""
+"""Read the status of a job from its Job and its pods in the cluster. Pure."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ def read_job_status(
     job: dict[str, Any] | None,
     pods: Sequence[dict[str, Any]],
     timeout_s: int,
-    container: str = CONTAINER,
+    container: str,
 ) -> JobStatus:
     """Return the status of a job from the known objects.
 
@@ -186,8 +183,7 @@ def _deadline_status(pod: dict[str, Any], timeout_s: int) -> Status:
 
 def _disruption_text(pod: dict[str, Any]) -> str:
     """Return why the pod was disrupted: preempted, drained, its node away."""
-    result = find_condition(pod, "DisruptionTarget")
-    return _condition_text(result) if result else ""
+    return _condition_text(find_condition(pod, "DisruptionTarget") or {})
 
 
 def _container(pod: dict[str, Any]) -> dict[str, Any]:

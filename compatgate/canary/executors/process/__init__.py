@@ -1,9 +1,7 @@
 """Run workloads as bare processes of this machine, for development: no image, no isolation.
 
-A launcher (`launch.py`) runs each job in its own session, with resource limits, bounded output and
-a deadline, and ends the job when the worker goes. Every process of a job inherits a variable that
-names the job, so that another worker can find and kill leftovers. A folder for each job contains
-its files, scratch space, output and state.
+`launch.py` runs each job in a session of its own. A variable that every process of a job inherits
+lets any worker find and kill leftovers.
 """
 
 from __future__ import annotations
@@ -35,6 +33,7 @@ from compatgate.canary.executors import (
     make_environment,
     remove_all,
 )
+from compatgate.canary.executors.process.launch import read_stat
 from compatgate.canary.hosts import Host
 from compatgate.canary.witness.interpreter import OPTIONS, VARIABLE
 from compatgate.canary.witness.processes import digest_program
@@ -87,8 +86,12 @@ class ProcessExecutor(Executor):
     def start(self, prepared: PreparedJob) -> Handle:
         """Start the launcher; its folder prevents a second start."""
         job = prepared.job
+        folder = _root_folder() / check_name(job.run) / f"{job.attempt}-{check_name(job.step)}"
         try:
-            folder = make_folder(job)
+            folder.mkdir(parents=True, mode=0o700)
+            write_files(job.workload, folder / "files")
+            (folder / "tmp").mkdir()
+            (folder / "output").touch()
             order = folder / "order.json"
             order.write_text(json.dumps(_make_order(job, folder)))
             self._launchers.append(
@@ -102,6 +105,8 @@ class ProcessExecutor(Executor):
                     cwd=folder,
                 )
             )
+        except FileExistsError:
+            raise Conflict(f"{job.step} of {job.run} was started before", field="step") from None
         except OSError as error:
             raise InfrastructureError(
                 f"cannot start {job.step}: {quote_error(error)}", field="host"
@@ -221,19 +226,6 @@ def _load_json(path: Path) -> dict[str, Any] | None:
     return None
 
 
-def make_folder(job: Job) -> Path:
-    """Create the folder of a job, with the workload's files in it."""
-    folder = _root_folder() / check_name(job.run) / f"{job.attempt}-{check_name(job.step)}"
-    try:
-        folder.mkdir(parents=True, mode=0o700)
-    except FileExistsError:
-        raise Conflict(f"{job.step} of {job.run} was started before", field="step") from None
-    write_files(job.workload, folder / "files")
-    (folder / "tmp").mkdir()
-    (folder / "output").touch()
-    return folder
-
-
 def make_mark(job: Job | Handle) -> str:
     """Return the name of a job in the environment of its processes."""
     return f"{check_name(job.run)}/{job.attempt}/{check_name(job.step)}"
@@ -253,16 +245,9 @@ MARK = "COMPATGATE_JOB"
 
 
 def read_start_time(pid: int) -> int | None:
-    """Return when a process started, in clock ticks since boot; None if it does not exist.
-
-    Source: proc_pid_stat(5), fields 3 and 22.
-    """
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
-        return None
-    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+    """Return when a process started, in clock ticks since boot; None if it does not exist."""
+    fields = read_stat(pid)
+    return None if not fields or fields[0] in b"ZX" else fields[19]
 
 
 def kill_processes(mark: str) -> int:
@@ -273,12 +258,9 @@ def kill_processes(mark: str) -> int:
             os.kill(pid, signal.SIGKILL)
 
     # A process that is killed ends at once, unless the kernel holds it.
+    where, patience = "this machine", _PATIENCE_S
     return remove_all(
-        lambda: find_marked(mark),
-        kill,
-        where="this machine",
-        patience_s=_PATIENCE_S,
-        pause_s=0.02,
+        lambda: find_marked(mark), kill, where=where, patience_s=patience, pause_s=0.02
     )
 
 

@@ -1,8 +1,7 @@
 """Launch one job: start it with limits, store its output, and leave no process behind.
 
-This is a separate program (``python -I launch.py order.json``) that uses only the standard library.
-It survives the worker that started it, and then ends the job. It adopts orphans of the job
-(``PR_SET_CHILD_SUBREAPER``), so no process of the job escapes.
+This separate program survives the worker that started it, and then ends the job. It adopts the
+job's orphans (``PR_SET_CHILD_SUBREAPER``).
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ class Launcher:
     def run(self) -> None:
         """Run the job, then write its result."""
         _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-        signal.signal(signal.SIGTERM, self._ask)
-        self._write("launcher.json", {"pid": os.getpid(), "started": _stat(os.getpid())[19]})
+        signal.signal(signal.SIGTERM, lambda *_: setattr(self, "_asked", True))
+        self._write("launcher.json", {"pid": os.getpid(), "started": read_stat(os.getpid())[19]})
         try:
             program = subprocess.Popen(  # noqa: S603
                 self._order["command"],
@@ -61,9 +60,6 @@ class Launcher:
                 self._hold(program, output)
         self._write("ended.json", self._ended)
 
-    def _ask(self, *_: object) -> None:
-        self._asked = True
-
     def _limit(self) -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -71,7 +67,6 @@ class Launcher:
         resource.setrlimit(resource.RLIMIT_FSIZE, (self._order["file"],) * 2)
 
     def _hold(self, program: subprocess.Popen[bytes], output: Any) -> None:
-        """Store output until the program has ended, or is ended."""
         streams = selectors.DefaultSelector()
         for stream in filter(None, (program.stdout, program.stderr)):
             streams.register(stream, selectors.EVENT_READ)
@@ -132,7 +127,7 @@ class Launcher:
         processes = _descendants()
         if len(processes) > self._order["pids"]:
             return f"more than {self._order['pids']} processes"
-        pages = sum(fields[21] for pid in processes if (fields := _stat(pid)))
+        pages = sum(fields[21] for pid in processes if (fields := read_stat(pid)))
         return "out of memory" if pages * _PAGE > self._order["memory"] else ""
 
     def _write(self, name: str, body: dict[str, Any]) -> None:
@@ -141,10 +136,10 @@ class Launcher:
         part.replace(self._folder / name)
 
 
-def _stat(pid: int) -> list[int]:
+def read_stat(pid: int) -> list[int]:
     """Return the fields after the name in ``/proc/PID/stat``, the state as a code; [] if gone.
 
-    Source: proc_pid_stat(5).
+    Source: proc_pidread_stat(5).
     """
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
@@ -158,7 +153,7 @@ def _descendants() -> list[int]:
     """Return every process below this one that is not a zombie."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):
-        if name.isdecimal() and (fields := _stat(int(name))) and fields[0] != ord("Z"):
+        if name.isdecimal() and (fields := read_stat(int(name))) and fields[0] != ord("Z"):
             parents[int(name)] = fields[1]
     results: list[int] = []
     wanted = {os.getpid()}

@@ -1,8 +1,7 @@
 """Run workloads as batch jobs of Slurm, which queues and places them.
 
-The executor has no state: a job's name is its run's, a folder in the work directory that the nodes
-share contains its script and output, and Slurm knows the rest. The controller is asked rarely, and
-may be away during a restart. docs/how-to/slurm.md says what a site needs.
+All state is in Slurm and in folders that the nodes share. docs/how-to/slurm.md says what a site
+needs.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compatgate.canary.executors import (
@@ -22,13 +22,18 @@ from compatgate.canary.executors import (
     PreparedJob,
     Progress,
     Status,
-    check_name,
 )
 from compatgate.canary.executors.host_watch import JobHealth, make_function
 from compatgate.canary.executors.slurm import containers
 from compatgate.canary.executors.slurm.allocation import Allocations, describe_needs
-from compatgate.canary.executors.slurm.commands import Commands, Stage, find_refusal, read_status
-from compatgate.canary.executors.slurm.containers import ContainerPlace, container_name
+from compatgate.canary.executors.slurm.commands import (
+    Commands,
+    Stage,
+    find_refusal,
+    job_name,
+    read_status,
+)
+from compatgate.canary.executors.slurm.containers import ContainerPlace
 from compatgate.canary.executors.slurm.submission import (
     OutputFollower,
     WorkFolder,
@@ -37,12 +42,26 @@ from compatgate.canary.executors.slurm.submission import (
     make_sbatch_arguments,
     time_limit,
 )
-from compatgate.canary.hosts import Host, Slurm
+from compatgate.canary.hosts import Host
 from compatgate.errors import BadInput, InfrastructureError
 
 _GLANCE_S = 0.25
 _CANCEL_PATIENCE_S = 90.0
 """Time for Slurm to end cancelled jobs; longer than its usual ``KillWait`` of 30 s."""
+_PATIENCE_S = 300.0
+"""Time for which a controller may be away; jobs run on without it."""
+_SETTLING_S = 0.5
+_log = logging.getLogger(__name__)
+
+
+class _LastStatus(Struct):
+    """What is known of a job; Slurm was ``asked``, and has ``answered``, at these times."""
+
+    status: Status = Status("waiting", reason="submitted to Slurm")
+    stage: Stage = Stage()
+    asked: float = 0.0
+    answered: float = field(default_factory=time.monotonic)
+    killed: bool = False
 
 
 class SlurmExecutor(Executor):
@@ -57,15 +76,15 @@ class SlurmExecutor(Executor):
         if host.slurm is None:
             raise BadInput(f"the host {host.name} has no [host.slurm]", field="slurm")
         self._host = host
-        self._slurm: Slurm = host.slurm
+        self._slurm = host.slurm
         self._commands = Commands(host.slurm.commands)
         self._work = WorkFolder(host.slurm.work)
         self._held: Allocations | None = None
         if host.slurm.allocation == "run":
-            self._held = Allocations(host.slurm.work, host.slurm.allocation_s, self._commands)
+            self._held = Allocations(host.slurm, self._commands)
         self._blocks: dict[str, tuple[str, str] | None] = {}
         self._room: dict[str, int] = {}
-        self._looks = StatusReader(self._commands, self._work, host.slurm.poll, self._held)
+        self._jobs: dict[Handle, _LastStatus] = {}
         self.development = host.slurm.container == "none"
         self.health = self._seen = JobHealth()
 
@@ -102,7 +121,7 @@ class SlurmExecutor(Executor):
         looks = self._looks_at_gpus(job)
         room = sum(time_limit(block.job, self._slurm, looks=looks) for block in blocks)
         self._room[job.run] = room
-        if self._held and not self._held.has_room(job, room):
+        if self._held and self._held.find(job, room) is None:
             self._blocks[job.run] = None
 
     def start(self, prepared: PreparedJob) -> Handle:
@@ -111,25 +130,19 @@ class SlurmExecutor(Executor):
         folder = self._work.make(job)
         looks = self._looks_at_gpus(job)
         seconds = time_limit(job, self._slurm, looks=looks)
-        asked = make_sbatch_arguments(job, self._slurm, str(folder), seconds)
-        place = ContainerPlace(
-            prepared.image, str(folder), container_name(job.run, job.attempt, job.step)
-        )
+        name = f"{job_name(job.run)}-{job.attempt}-{job.step}"
+        place = ContainerPlace(prepared.image, str(folder), name)
         if self._slurm.container == "oci":
             containers.write_bundle(self._slurm.bundle or "", place)
         script = folder / "job.sh"
         look = make_function(job.workload.nodes) if looks else ""
         script.write_text(make_batch_script(job, self._slurm, place, look=look))
         if self._held is None:
+            asked = make_sbatch_arguments(job, self._slurm, str(folder), seconds)
             number = self._commands.submit(asked, str(script))
         else:
-            number = self._held.add(
-                job,
-                folder,
-                seconds,
-                self._room.get(job.run, seconds),
-                lambda place, limit: make_sbatch_arguments(job, self._slurm, place, limit),
-            )
+            room = self._room.get(job.run, seconds)
+            number = self._held.add(job, folder.name, seconds, room)
         if job.run in self._blocks:
             before, now = self._blocks[job.run], (describe_needs(job), number)
             self._blocks[job.run] = now
@@ -147,100 +160,12 @@ class SlurmExecutor(Executor):
 
     def status(self, handle: Handle) -> Status:
         """Return the status of the job; read its folder each time, ask Slurm now and then."""
-        return self._looks.status(handle)
-
-    def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
-        """Yield whole lines of both streams from the beginning, until the job has ended."""
-        follower = OutputFollower(self._work.of(handle))
-        # A question to an absent controller takes long, and stop must be asked meanwhile.
-        pool = ThreadPoolExecutor(1, "compatgate-slurm")
-        try:
-            look: Future[Status] = pool.submit(self.status, handle)
-            while not stop():
-                yield from follower.pieces()
-                if look.done():
-                    if look.result().state not in ("waiting", "running"):
-                        break
-                    look = pool.submit(self.status, handle)
-                time.sleep(_GLANCE_S)
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-        yield from follower.rest()
-
-    def kill(self, handle: Handle) -> None:
-        """Cancel the job; do nothing if it is known to have ended."""
-        if not self._looks.ended(handle):
-            self._looks.killed(handle)
-            if self._held:
-                self._held.close(handle.run, handle.attempt)
-            self._commands.cancel([handle.id])
-
-    def clean(self, run: str) -> int:
-        """Cancel the run's jobs, wait until Slurm has ended them, and remove their folders."""
-        jobs = self._end_jobs(check_name(run))
-        self._looks.forget(run)
-        return max(jobs, self._work.remove(run))
-
-    def left(self) -> set[str]:
-        """Return the runs with jobs or folders."""
-        return self._commands.runs() | self._work.runs()
-
-    def _end_jobs(self, run: str) -> int:
-        seen: set[str] = set()
-        deadline = time.monotonic() + _CANCEL_PATIENCE_S
-        while live := self._commands.live(run):
-            if new := [n for n, state in live.items() if n not in seen and state != "COMPLETING"]:
-                self._commands.cancel(new)
-            seen |= live.keys()
-            if time.monotonic() > deadline:
-                raise InfrastructureError(f"Slurm did not end the jobs {', '.join(live)} of {run}")
-            time.sleep(_GLANCE_S)
-        return len(seen)
-
-    def _looks_at_gpus(self, job: Job) -> bool:
-        return self._host.health == "node" and job.workload.gpus > 0
-
-
-_PATIENCE_S = 300.0
-"""Time for which a controller may be away; jobs run on without it."""
-_SETTLING_S = 0.5
-_log = logging.getLogger(__name__)
-
-
-class _LastStatus:
-    def __init__(self, run: str) -> None:
-        self.run = run
-        self.status = Status("waiting", reason="submitted to Slurm")
-        self.stage = Stage()
-        self.asked = 0.0
-        self.answered = time.monotonic()
-        self.killed = False
-
-
-class StatusReader:
-    """Reader of jobs' status.
-
-    ``poll`` are seconds between two questions to the controller about an unchanged job; without
-    ``held`` allocations each step is a job of its own.
-    """
-
-    def __init__(
-        self, commands: Commands, work: WorkFolder, poll: float, held: Allocations | None = None
-    ) -> None:
-        self._commands = commands
-        self._work = work
-        self._poll = poll
-        self._held = held
-        self._jobs: dict[tuple[str, int, str], _LastStatus] = {}
-
-    def status(self, handle: Handle) -> Status:
-        """Return the status of a job."""
-        seen = self._jobs.setdefault(_key(handle), _LastStatus(handle.run))
+        seen = self._jobs.setdefault(handle, _LastStatus())
         stage = self._work.stage(handle)
-        now = time.monotonic()
-        # Slurm learns within moments that a program has ended.
-        poll = self._poll if stage.exit_code is None else min(self._poll, _SETTLING_S)
-        if _has_ended(seen.status) or (stage == seen.stage and now - seen.asked < poll):
+        now, poll = time.monotonic(), self._slurm.poll
+        if stage.exit_code is not None:  # Slurm learns within moments that a program has ended
+            poll = min(poll, _SETTLING_S)
+        if seen.status.has_ended or (stage == seen.stage and now - seen.asked < poll):
             return seen.status
         seen.asked, seen.stage = now, stage
         try:
@@ -254,10 +179,9 @@ class StatusReader:
         seen.answered = time.monotonic()
         # The node may have written in the meantime, and Slurm's state is newer.
         stage = self._work.stage(handle)
-        log = self._work.log(handle)
+        log = whole = self._work.log(handle)
         if refused := find_refusal(record, stage, find_last_line(log)):
             raise refused
-        whole = log
         if self._held and (held := self._held.folder(handle.run, handle.attempt, handle.id)):
             whole += self._work.log(handle, held)
         shared = self._held is not None
@@ -265,27 +189,52 @@ class StatusReader:
         if status.state == "lost" and not stage.started and log:
             status = replace(status, reason=f"{status.reason}: {find_last_line(log)}")
         seen.status = status
-        return seen.status
+        return status
 
-    def ended(self, handle: Handle) -> bool:
-        """Return whether the job is known to have ended."""
-        seen = self._jobs.get(_key(handle))
-        return seen is not None and _has_ended(seen.status)
+    def output(self, handle: Handle, stop: Callable[[], bool]) -> Iterator[bytes]:
+        """Yield whole lines of both streams from the beginning, until the job has ended."""
+        follower = OutputFollower(self._work.of(handle))
+        # A question to an absent controller takes long, and stop must be asked meanwhile.
+        pool = ThreadPoolExecutor(1, "compatgate-slurm")
+        try:
+            look: Future[Status] = pool.submit(self.status, handle)
+            while not stop():
+                yield from follower.pieces()
+                if look.done():
+                    if look.result().has_ended:
+                        break
+                    look = pool.submit(self.status, handle)
+                time.sleep(_GLANCE_S)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        yield from follower.rest()
 
-    def killed(self, handle: Handle) -> None:
-        """Remember that this worker ended the job."""
-        seen = self._jobs.setdefault(_key(handle), _LastStatus(handle.run))
-        seen.killed, seen.asked = True, 0.0
+    def kill(self, handle: Handle) -> None:
+        """Cancel the job; do nothing if it is known to have ended."""
+        seen = self._jobs.setdefault(handle, _LastStatus())
+        if not seen.status.has_ended:
+            seen.killed, seen.asked = True, 0.0
+            if self._held:
+                self._held.close(handle.run, handle.attempt)
+            self._commands.cancel([handle.id])
 
-    def forget(self, run: str) -> None:
-        """Forget a run's jobs."""
-        self._jobs = {key: seen for key, seen in self._jobs.items() if seen.run != run}
+    def clean(self, run: str) -> int:
+        """Cancel the run's jobs, wait until Slurm has ended them, and remove their folders."""
+        seen: set[str] = set()
+        deadline = time.monotonic() + _CANCEL_PATIENCE_S
+        while live := self._commands.live(run):
+            if new := [n for n, state in live.items() if n not in seen and state != "COMPLETING"]:
+                self._commands.cancel(new)
+            seen |= live.keys()
+            if time.monotonic() > deadline:
+                raise InfrastructureError(f"Slurm did not end the jobs {', '.join(live)} of {run}")
+            time.sleep(_GLANCE_S)
+        self._jobs = {handle: job for handle, job in self._jobs.items() if handle.run != run}
+        return max(len(seen), self._work.remove(run))
 
+    def left(self) -> set[str]:
+        """Return the runs with jobs or folders."""
+        return self._commands.runs() | self._work.runs()
 
-def _key(handle: Handle) -> tuple[str, int, str]:
-    """Return a key of a step: several may share a job."""
-    return handle.id, handle.attempt, handle.step
-
-
-def _has_ended(status: Status) -> bool:
-    return status.state not in ("waiting", "running")
+    def _looks_at_gpus(self, job: Job) -> bool:
+        return self._host.health == "node" and job.workload.gpus > 0

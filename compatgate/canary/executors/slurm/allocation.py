@@ -11,12 +11,16 @@ from __future__ import annotations
 import json
 import shlex
 import time
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from compatgate.canary.executors import Job, check_name
 from compatgate.canary.executors.slurm.commands import RUNNING_STATES, WAITING_STATES, Commands
-from compatgate.canary.executors.slurm.submission import LOG, make_folder_error
+from compatgate.canary.executors.slurm.submission import (
+    LOG,
+    make_folder_error,
+    make_sbatch_arguments,
+)
+from compatgate.canary.hosts import Slurm
 
 _OPEN, _QUEUE, _NUMBER, _NEEDS = "open", "queue", "number", "needs.json"
 _BEGAN, _LIMIT = "began", "limit"
@@ -62,35 +66,24 @@ exit 0
 class Allocations:
     """The allocations of a host's runs."""
 
-    def __init__(self, root: str, seconds: int, commands: Commands) -> None:
-        self._root = Path(root)
-        self._seconds = seconds
+    def __init__(self, slurm: Slurm, commands: Commands) -> None:
+        self._slurm = slurm
+        self._root = Path(slurm.work)
         self._commands = commands
 
-    def add(
-        self,
-        job: Job,
-        folder: Path,
-        seconds: int,
-        room: int,
-        arguments: Callable[[str, int], Sequence[str]],
-    ) -> str:
+    def add(self, job: Job, folder: str, seconds: int, room: int) -> str:
         """Run a step in the run's allocation; return the number of the allocation's job.
 
         The step may take ``seconds``; a new allocation has at least ``room`` seconds, for the steps
         that belong together.
         """
         try:
-            held = self._find(job, seconds) or self._submit(job, max(seconds, room), arguments)
+            held = self.find(job, seconds) or self._submit(job, max(seconds, room))
             with (held / _QUEUE).open("a") as queue:
-                queue.write(f"{folder.name} {seconds} end\n")
+                queue.write(f"{folder} {seconds} end\n")
             return (held / _NUMBER).read_text().strip()
         except OSError as error:
             raise make_folder_error(error) from None
-
-    def has_room(self, job: Job, seconds: int) -> bool:
-        """Return whether the run has an allocation for steps of so many seconds together."""
-        return self._find(job, seconds) is not None
 
     def close(self, run: str, attempt: int) -> None:
         """Let no further step begin in the allocations of an attempt."""
@@ -105,7 +98,8 @@ class Allocations:
     def _of(self, run: str, attempt: int) -> list[Path]:
         return sorted((self._root / check_name(run)).glob(f"{attempt}-allocation-*"))
 
-    def _find(self, job: Job, seconds: int) -> Path | None:
+    def find(self, job: Job, seconds: int) -> Path | None:
+        """Return the run's allocation with room for steps of so many seconds together."""
         for held in reversed(self._of(job.run, job.attempt)):
             number = _read(held / _NUMBER)
             if number and (held / _OPEN).exists() and _read(held / _NEEDS) == describe_needs(job):
@@ -118,21 +112,19 @@ class Allocations:
         self.close(job.run, job.attempt)
         return None
 
-    def _submit(
-        self, job: Job, seconds: int, arguments: Callable[[str, int], Sequence[str]]
-    ) -> Path:
+    def _submit(self, job: Job, seconds: int) -> Path:
         number = len(self._of(job.run, job.attempt)) + 1
         held = self._root / check_name(job.run) / f"{job.attempt}-allocation-{number}"
         held.mkdir(mode=0o700)
         for name in (_QUEUE, _OPEN, LOG):
             (held / name).touch(0o600)
         (held / _NEEDS).write_text(describe_needs(job))
-        whole = max(self._seconds, seconds + _GRACE_S)
+        whole = max(self._slurm.allocation_s, seconds + _GRACE_S)
         script = held / "hold.sh"
         (held / _LIMIT).write_text(str(whole - _GRACE_S))
         script.write_text(make_hold_script(str(held), whole - _GRACE_S))
-        result = self._commands.submit(arguments(str(held), whole), str(script))
-        (held / _NUMBER).write_text(result)
+        asked = make_sbatch_arguments(job, self._slurm, str(held), whole)
+        (held / _NUMBER).write_text(self._commands.submit(asked, str(script)))
         return held
 
 

@@ -1,8 +1,5 @@
 """Call Slurm's commands, parse their output, and translate Slurm's states into a job's status.
 
-Commands run without a shell and with a small environment. An error says whether another attempt may
-succeed.
-
 Sources: slurm_errno.c of Slurm, whose texts the commands print; squeue(1), "JOB STATE CODES" and
 "JOB REASON CODES"; sacct(1).
 """
@@ -98,13 +95,12 @@ class Commands:
 
     def live(self, run: str) -> dict[str, str]:
         """Return number to state of the jobs of a run that Slurm has not finished."""
-        output = self._asked("squeue", "--me", "--noheader", f"--name={job_name(run)}",
-                           "--format=%A %T")  # fmt: skip
+        output = self._ask_queue(f"--name={job_name(run)}", "--format=%A %T")
         return dict(line.split(maxsplit=1) for line in output.splitlines() if " " in line)
 
     def runs(self) -> set[str]:
         """Return the runs with jobs."""
-        output = self._asked("squeue", "--me", "--noheader", "--format=%j")
+        output = self._ask_queue("--format=%j")
         names = (line.strip() for line in output.splitlines())
         return {name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)}
 
@@ -114,9 +110,9 @@ class Commands:
         if done.returncode != 0 and not NO_JOB.search(done.stderr):
             raise _unreachable_error(explain_command_error("scancel", done.stderr))
 
-    def _asked(self, command: str, *arguments: str) -> str:
+    def _ask_queue(self, *arguments: str) -> str:
         try:
-            return self._call(command, *arguments)
+            return self._call("squeue", "--me", "--noheader", *arguments)
         except CompatgateError as error:
             raise _unreachable_error(error) from None
 
@@ -320,8 +316,10 @@ def read_status(
     if record.restarts:
         return Status("lost", reason=f"Slurm put {job} back into its queue, to run it again")
     state, own_end = record.state, code is not None and code not in _SLURM_EXIT_CODES
+    if state == "CONFIGURING":
+        return Status("waiting", reason=f"Slurm: the node {record.node} is being prepared")
     if state in WAITING_STATES:
-        return Status("waiting", reason=f"Slurm: {waiting_reason(record)}")
+        return Status("waiting", reason=f"Slurm: {record.reason or state.lower()}")
     if state in RUNNING_STATES:
         if stage.started:
             return Status("running", reason="suspended" if state == "SUSPENDED" else "")
@@ -349,7 +347,6 @@ def read_status(
 
 
 def _read_end(record: Record, stage: Stage, log: str) -> Status:
-    """Return the status of a job that ended for its own reasons."""
     if record.state == "CANCELLED":
         by = f" {record.reason}" if record.reason.startswith("by ") else ""
         return Status("lost", reason=f"it was cancelled in Slurm{by}")
@@ -382,13 +379,6 @@ def find_refusal(record: Record | None, stage: Stage, output: str) -> Compatgate
     if record and record.state == "PENDING" and (why := REFUSAL_REASONS.get(record.reason)):
         return BadInput(f"Slurm will never run the job: {why} ({record.reason})", field="host")
     return None
-
-
-def waiting_reason(record: Record) -> str:
-    """Return why a job waits, in Slurm's words."""
-    if record.state == "CONFIGURING":
-        return f"the node {record.node} is being prepared"
-    return record.reason or record.state.lower()
 
 
 def _exit_code(record: Record) -> int:

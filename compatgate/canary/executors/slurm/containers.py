@@ -1,7 +1,4 @@
-"""Choose a job's image, and run its program in a container by the site's means.
-
-An OCI bundle is a confined copy of the site's bundle, with the workload's folder in it.
-"""
+"""Choose a job's image, and run its program in a container by the site's means."""
 
 from __future__ import annotations
 
@@ -13,8 +10,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from compatgate.canary.executors import Job, Progress, check_name, pin_image
-from compatgate.canary.executors.slurm.commands import PREFIX
+from compatgate.canary.executors import Job, Progress, pin_image
 from compatgate.canary.hosts import Slurm
 from compatgate.canary.workload import FOLDER
 from compatgate.discovery.registry.image_spec import DOCKER_HUB, parse_reference
@@ -41,11 +37,6 @@ class ContainerPlace(Struct, frozen=True):
     def scratch(self) -> str:
         """Return the one place to write to, on the node."""
         return f"{self.folder}/tmp"  # noqa: S108
-
-
-def container_name(run: str, attempt: int, step: str) -> str:
-    """Return a name that is unique on a node."""
-    return f"{PREFIX}{check_name(run)}-{attempt}-{check_name(step)}"
 
 
 def make_fetch_command(slurm: Slurm, place: ContainerPlace) -> list[str]:
@@ -141,20 +132,32 @@ def prepare_image(job: Job, slurm: Slurm, host: str, progress: Progress) -> str:
     return pin_image(reference)
 
 
-CONFIG = "config.json"
-
-
 def write_bundle(template: str, place: ContainerPlace) -> None:
     """Write ``bundle/config.json`` in the job's folder.
 
     The template is the path of the site's bundle, with ``{digest}``; this machine sees it as well.
     """
     bundle = Path(template.replace("{digest}", place.image.rpartition("@sha256:")[2]))
+    path = bundle / "config.json"
+    try:
+        config = json.loads(path.read_bytes())
+        root = config["root"]["path"]
+    except FileNotFoundError:
+        raise NotFound(
+            f"{bundle} contains no OCI bundle of {place.image}",
+            field="image",
+            value=place.image,
+            hint="unpack the image there, for example with umoci",
+        ) from None
+    except OSError as error:
+        raise InfrastructureError(f"cannot read {path}: {error.strerror}", field="image") from None
+    except (ValueError, TypeError, LookupError, RecursionError):
+        raise BadInput(f"{path} is not an OCI configuration with a root", field="image") from None
+    if not isinstance(root, str):
+        raise BadInput(f"{path} names no root", field="image")
     own = Path(place.folder) / "bundle"
     own.mkdir(mode=0o700)
-    (own / CONFIG).write_text(
-        json.dumps(confine_config(_read_config(bundle, place.image), bundle, place))
-    )
+    (own / path.name).write_text(json.dumps(confine_config(config, bundle, place)))
 
 
 def confine_config(config: dict[str, Any], bundle: Path, place: ContainerPlace) -> dict[str, Any]:
@@ -190,24 +193,3 @@ def _bind_mount(source: str, destination: str, mode: str) -> dict[str, Any]:
         "source": source,
         "options": ["rbind", mode, "nosuid", "nodev"],
     }
-
-
-def _read_config(bundle: Path, image: str) -> dict[str, Any]:
-    path = bundle / CONFIG
-    try:
-        config = json.loads(path.read_bytes())
-        root = config["root"]["path"]
-    except FileNotFoundError:
-        raise NotFound(
-            f"{bundle} contains no OCI bundle of {image}",
-            field="image",
-            value=image,
-            hint="unpack the image there, for example with umoci",
-        ) from None
-    except OSError as error:
-        raise InfrastructureError(f"cannot read {path}: {error.strerror}", field="image") from None
-    except (ValueError, TypeError, LookupError, RecursionError):
-        raise BadInput(f"{path} is not an OCI configuration with a root", field="image") from None
-    if not isinstance(root, str):
-        raise BadInput(f"{path} names no root", field="image")
-    return dict(config)

@@ -1,9 +1,4 @@
-"""Build the input of sbatch, and manage the folder of a job.
-
-Options are passed in an argument vector, without ``#SBATCH`` lines and without a shell. All
-values in the script are quoted for the shell. The folder is in the work directory that this machine
-shares with the nodes.
-"""
+"""Build the input of sbatch, quoted for every shell, and manage the folder of a job."""
 
 from __future__ import annotations
 
@@ -40,17 +35,13 @@ _FETCH_S = 1800
 _LOOK_S = 120
 
 
-def make_sbatch_arguments(
-    job: Job, slurm: Slurm, folder: str, seconds: int | None = None
-) -> list[str]:
-    """Return the arguments of ``sbatch`` except the script.
+def make_sbatch_arguments(job: Job, slurm: Slurm, folder: str, seconds: int) -> list[str]:
+    """Return the arguments of ``sbatch`` except the script, with Slurm's limit in seconds.
 
-    The whole environment is passed on: it is the small one that the commands get. Slurm's limit is
-    ``seconds``; None: `time_limit` of a job that does not look.
+    The whole environment is passed on: it is the small one that the commands get.
     """
     workload = job.workload
     limits = workload.limits
-    minutes = math.ceil((seconds or time_limit(job, slurm, looks=False)) / 60)
     asked = [
         "--parsable",
         f"--job-name={job_name(job.run)}",
@@ -65,7 +56,7 @@ def make_sbatch_arguments(
         f"--nodes={workload.nodes}",
         f"--ntasks={workload.nodes}",
         "--ntasks-per-node=1",
-        f"--time={minutes}",
+        f"--time={math.ceil(seconds / 60)}",
         f"--mem={math.ceil(limits.memory / (1 << 20))}M",
     ]
     if limits.cpus:

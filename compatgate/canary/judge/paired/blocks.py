@@ -15,7 +15,7 @@ from typing import Literal
 from msgspec import Struct, to_builtins
 
 from compatgate.canary.judge.baseline import LEAST, MOST
-from compatgate.canary.judge.noise import Noise, fit_noise
+from compatgate.canary.judge.noise import Noise
 from compatgate.canary.judge.prepare import parse_unit, refuse
 from compatgate.canary.judge.result import Aspect
 from compatgate.canary.judge.rule import PAIRS
@@ -42,12 +42,7 @@ _ORDER = ("regression", "inconclusive", "ok", "improvement")
 
 
 class Pair(Struct, frozen=True):
-    """Blocks of one pair.
-
-    Attributes:
-        number: position of the pair in the session.
-        reference, candidate: blocks of each arm; a missing arm is empty.
-    """
+    """Blocks of one pair, by its position in the session; a missing arm is empty."""
 
     number: int
     reference: tuple[Block, ...]
@@ -78,11 +73,9 @@ class PairedSamples(Struct, frozen=True):
 
 
 class LogRatios(Struct, frozen=True):
-    """Log-ratios of one metric, candidate over reference.
+    """Natural log-ratios of one metric, candidate over reference, one per complete pair, in order.
 
-    Attributes:
-        values: natural logarithms, one per complete pair, in order.
-        step: variance that rounded samples hide, that of rounding, once an arm.
+    ``step`` is the variance that rounded samples hide, that of rounding, once an arm.
     """
 
     values: tuple[float, ...]
@@ -193,11 +186,6 @@ def find_step(arms: Iterable[Sequence[float]]) -> float:
     return min(steps, default=0.0)
 
 
-def learn_noise(sessions: Iterable[LogRatios]) -> Noise | None:
-    """Return the noise of a log-ratio from earlier sessions of a metric; None without any."""
-    return fit_noise(session.noise for session in sessions)
-
-
 class PairedMetric(Struct, frozen=True):
     """Judgement of one metric.
 
@@ -278,16 +266,10 @@ class MetricPairs(Struct, frozen=True):
 
 
 class PairsState(Struct, frozen=True):
-    """Pairs of a run so far.
+    """Pairs of a run so far, and the judge's answer to them.
 
-    Attributes:
-        outcome: of the comparison; None while pairs are still run.
-        reason: one line for people; says why nothing was compared.
-        planned: pairs after which the judge looks again.
-        images: image of each arm, by digest; ``A`` is the reference.
-        judgement: the judge's answer to the pairs so far; None before the first pair.
-        metrics: by ``WORKLOAD.METRIC``, as in the judgement.
-        single: workloads that run in an image of their own, so that both arms would be the same.
+    ``outcome`` is None while pairs are still run. ``single`` are workloads that run in an image of
+    their own, so that both arms would be the same.
     """
 
     outcome: Literal["passed", "failed", "inconclusive"] | None = None

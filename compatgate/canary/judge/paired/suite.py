@@ -50,10 +50,8 @@ from compatgate.canary.workload import MetricSpec
 class Knowledge(Struct, frozen=True):
     """Knowledge about a metric that its samples do not have.
 
-    Attributes:
-        prior: noise of a log-ratio in earlier sessions on this SKU; None without history.
-        peak: published peak in the metric's unit; None if there is none.
-        explained: why a person accepts an improvement by more than 2 x, or a value beyond the peak.
+    That is noise of a log-ratio in earlier sessions on this SKU, the published peak in the metric's
+    unit, and why a person accepts an improvement by more than 2 x, or a value beyond the peak.
     """
 
     prior: Noise | None = None
@@ -94,7 +92,7 @@ def judge_pairs(
             courses[name] = follow(spec, samples[name], known.get(name, _NOTHING).prior)
     rule = Rule(len(metrics), courses, PAIRS, correction)
     judged = tuple(
-        _describe_refusal(name, spec, refusals[name], omitted=name in omitted)
+        _describe_refusal(name, spec, refusals[name], name in omitted)
         if name in refusals
         else _judge_metric(name, spec, samples[name], rule, known.get(name, _NOTHING))
         for name, spec in metrics.items()
@@ -214,9 +212,7 @@ _PEAK_ROUNDING = 1.005
 _OUTCOMES: dict[Decision, PairedOutcome] = {"regression": "regression", "ok": "ok"}
 
 
-def _describe_refusal(
-    name: str, spec: MetricSpec, refusal: Aspect, *, omitted: bool = False
-) -> PairedMetric:
+def _describe_refusal(name: str, spec: MetricSpec, refusal: Aspect, omitted: bool) -> PairedMetric:
     """Describe a metric that cannot be compared; it regresses if only the candidate omitted it."""
     return PairedMetric(
         name, "regression" if omitted else "inconclusive", None, None, None, refusal.reason,
@@ -227,7 +223,6 @@ def _describe_refusal(
 def _describe_ratio(
     name: str, spec: MetricSpec, course: RatioCourse, rule: Rule, decision: Decision
 ) -> PairedMetric:
-    """Describe a metric with log-ratios."""
     outcome = _OUTCOMES.get(decision, "inconclusive")
     judged = (PAIRS.list_looks(course.blocks) or (course.blocks,))[-1]
     if judged < 2:
@@ -264,7 +259,6 @@ def _describe_ratio(
 def _describe_events(
     name: str, spec: MetricSpec, course: CountCourse, decision: Decision
 ) -> PairedMetric:
-    """Describe a metric of rare events, which has no ratio."""
     a, of_a, b, of_b = course.count(course.blocks)
     return PairedMetric(
         name, _OUTCOMES.get(decision, "inconclusive"), None, None, None,

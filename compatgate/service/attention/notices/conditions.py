@@ -25,7 +25,7 @@ from compatgate.core.stack import Stack
 from compatgate.service.gate.cells.pairs import FitCache, pool_kind
 from compatgate.service.matrix.documents.waivers import list_countdowns
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.runs.evidence.evidence import assess_freshness
+from compatgate.service.runs.evidence.pools import assess_freshness
 
 _ENDING = timedelta(days=7)
 """Evidence that ends within so long needs attention, or within a quarter of its validity."""

@@ -44,7 +44,7 @@ from compatgate.service.recovery.chain.batch_walk import (
     chunks,
     digest_bodies,
 )
-from compatgate.service.runs.evidence import discards, evidence, pools
+from compatgate.service.runs.evidence import evidence, pools
 
 SEAL = "audit.seal"
 """Action of a link that holds the result of a verification."""
@@ -183,7 +183,7 @@ class _LinkWalk:
             yield from self._discard(seq, link["subject"], detail)
 
     def _discard(self, seq: int, run: str, detail: dict[str, Any]) -> Iterator[str]:
-        found = discards.find_discards(self._session, [run]).get(run)
+        found = evidence.find_discards(self._session, [run]).get(run)
         if found is None or found.fingerprint != detail.get("sha256"):
             yield f"discard of run {run}: changed or missing (link {seq})"
 
@@ -293,7 +293,7 @@ def _check_whole(session: Session, walk: _LinkWalk, expected_head: str | None) -
 
 def _unlinked_discards(session: Session) -> Iterator[str]:
     links = select(func.count()).select_from(AuditRecord).where(AuditRecord.action == pools.ACTION)
-    rows = select(func.count()).select_from(discards.DiscardedRun)
+    rows = select(func.count()).select_from(evidence.DiscardedRun)
     linked, stored = (session.execute(query).scalar_one() for query in (links, rows))
     if linked != stored:
         yield f"{stored} runs are discarded, but {linked} links say so"

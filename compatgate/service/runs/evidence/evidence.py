@@ -1,23 +1,20 @@
-"""Store evidence and warnings on entries, and tell how fresh evidence is.
-
-Evidence is numbered and only ever added. A failed run opens a warning, and a passed run closes it.
-"""
+"""Store evidence, warnings on entries, and which judged runs a person has discarded."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
-from msgspec import Struct
 from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, Text, func, insert, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
+from compatgate.canary.workloads.library import define_suites
 from compatgate.core.binding import Binding, Comparison, SuiteDefinition
 from compatgate.core.matrix import Evidence
-from compatgate.core.request import Pool, Target
+from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import (
     Base,
     BigKey,
@@ -34,12 +31,10 @@ from compatgate.service.matrix.documents.evidence_schemas import (
     WarningBody,
 )
 from compatgate.service.matrix.documents.models import Revision
-from compatgate.service.runs.evidence.discards import DiscardedRun, latest_discard, load_discarded
 
 _log = logging.getLogger(__name__)
 StateNumbers = tuple[int, int, int]
 """Numbers of the last revision, of the last judged run and of the last discarded run."""
-FreshnessState = Literal["passed", "failed", "stale", "missing"]
 FAILED_BEFORE = "it was changed since the audit log noted it, and it failed: as failed it counts on"
 _JUDGED = ("run.passed", "run.failed", "run.imported")
 """Actions of links that vouch for evidence."""
@@ -47,7 +42,6 @@ _BINDING = ("content", "bound")
 """Columns with a digest of their own: rows of older versions have none."""
 _MEASURED = ("suite", "sku", "driver", "components", "outcome", "finished", "development")
 _TOGETHER = 500
-"""Rows whose links are read at once."""
 
 
 class EvidenceRecord(Base):
@@ -100,6 +94,28 @@ class EntryWarning(Base):
     opened_at: Mapped[datetime] = mapped_column(UtcTime)
     closed_at: Mapped[datetime | None] = mapped_column(UtcTime, comment="Null: it is open")
     closed_by: Mapped[str | None] = mapped_column(Text, comment="Id of the run that passed")
+
+
+class DiscardedRun(Base):
+    """A judged run that a person has discarded. Rows are only ever added."""
+
+    __tablename__ = "discarded_runs"
+
+    seq: Mapped[int] = mapped_column(BigKey, primary_key=True, autoincrement=False)
+    run: Mapped[str] = mapped_column(ForeignKey("runs.id"), unique=True)
+    discarded_by: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Text)
+    discarded_at: Mapped[datetime] = mapped_column(UtcTime)
+
+    @property
+    def fingerprint(self) -> str:
+        """Return the digest by which the audit chain vouches for the row."""
+        row = [self.run, self.discarded_by, self.reason, iso(self.discarded_at)]
+        return audit.digest_rows([row])
+
+    def to_json(self) -> dict[str, str]:
+        """Return who discarded the run, when and why, as plain data."""
+        return {"by": self.discarded_by, "reason": self.reason, "at": iso(self.discarded_at)}
 
 
 class EvidenceRow(EvidenceBody, frozen=True):
@@ -233,19 +249,12 @@ def find_changed(session: Session, rows: Sequence[EvidenceRow]) -> dict[str, str
     return changed
 
 
-def _define() -> Mapping[str, SuiteDefinition]:
-    """Return the definitions of the suites; only a run that is bound to one needs them."""
-    from compatgate.service.runs.queue.service import define_suites, load_library
-
-    return define_suites(load_library)
-
-
 class StoredEvidence:
     """The evidence of one database that counts, as `EvidenceSource` describes it."""
 
     latest_state = staticmethod(latest_state)
 
-    def __init__(self, define: Callable[[], Mapping[str, SuiteDefinition]] = _define) -> None:
+    def __init__(self, define: Callable[[], Mapping[str, SuiteDefinition]] = define_suites) -> None:
         self.suites = define
 
     def state_at(self, session: Session, moment: datetime) -> tuple[int, int]:
@@ -287,6 +296,34 @@ def _row(found: Any) -> EvidenceRow:
     return EvidenceRow(**found._mapping)
 
 
+def latest_discard(session: Session, *, until: datetime | None = None) -> int:
+    """Return the number of the last row, perhaps as of a moment; 0 before the first."""
+    query = select(func.max(DiscardedRun.seq))
+    query = query.where(DiscardedRun.discarded_at <= until) if until is not None else query
+    return session.execute(query).scalar() or 0
+
+
+def add_discard(session: Session, run: str, *, by: str, reason: str, at: datetime) -> DiscardedRun:
+    """Store that a run was discarded, in a writing session."""
+    seq = latest_discard(session) + 1
+    row = DiscardedRun(seq=seq, run=run, discarded_by=by, reason=reason, discarded_at=at)
+    session.add(row)
+    return row
+
+
+def find_discards(session: Session, runs: Iterable[str]) -> dict[str, DiscardedRun]:
+    """Return the discards of some runs, by the run's id."""
+    query = select(DiscardedRun).where(DiscardedRun.run.in_(list(runs)))
+    return {row.run: row for row in session.scalars(query)}
+
+
+def load_discarded(session: Session, *, until: int | None = None) -> Collection[str]:
+    """Return the ids of the discarded runs; ``until``: number of the last row that counts."""
+    query = select(DiscardedRun.run)
+    query = query.where(DiscardedRun.seq <= until) if until is not None else query
+    return frozenset(session.execute(query).scalars())
+
+
 def open_warnings(
     session: Session,
     *,
@@ -306,91 +343,3 @@ def close_warnings(session: Session, ids: Collection[int], run: str, at: datetim
     """Close warnings after a passed run."""
     changed = update(EntryWarning).where(EntryWarning.id.in_(ids))
     session.execute(changed.values(closed_at=at, closed_by=run))
-
-
-class Freshness(Struct, frozen=True):
-    """The newest judged run of a suite on a SKU and driver, whatever the stack.
-
-    Attributes:
-        required: the policy needs it to allow a stack; else only to bless one.
-        state: ``stale``: it passed, but too long ago or on another driver.
-        run: None: no run counts as evidence for the policy.
-        expires: end of its validity, in seconds since the epoch; None: not valid.
-        counting: runs that passed and still count, each of another stack.
-    """
-
-    suite: str
-    sku: str
-    driver: str
-    pools: tuple[str, ...]
-    required: bool
-    state: FreshnessState
-    why: str = ""
-    run: Evidence | None = None
-    expires: float | None = None
-    counting: int = 0
-
-
-def assess_freshness(target: Target, evidence: Iterable[Evidence], now: float) -> list[Freshness]:
-    """Return the freshness for each suite of a target's policy.
-
-    ``evidence`` are judged runs, the newest of each kind; ``now`` is in seconds since the epoch.
-    """
-    policy = target.policy.canary
-    suites = tuple(dict.fromkeys((*policy.suites, *policy.soak)))
-    skus = {pool.gpu.sku for pool in target.pools if pool.gpu}
-    known = [run for run in evidence if run.sku in skus and run.counts_for(policy)]
-    counting = {
-        suite: policy.evidence_suites(suite) if suite in policy.suites else (suite,)
-        for suite in suites
-    }
-    groups: dict[tuple[str, str], list[Pool]] = {}  # the same runs count for a SKU and driver
-    for pool in target.pools:
-        if pool.gpu and pool.driver:
-            groups.setdefault((pool.gpu.sku, pool.driver.text), []).append(pool)
-    return [
-        _suite_freshness(
-            target, suite, pools, [r for r in known if r.suite in counting[suite]], now
-        )
-        for suite in suites
-        for pools in groups.values()
-    ]
-
-
-def _suite_freshness(
-    target: Target, suite: str, pools: list[Pool], runs: list[Evidence], now: float
-) -> Freshness:
-    policy, first = target.policy.canary, pools[0]
-    assert first.gpu  # noqa: S101 - `_alike` leaves others out
-    assert first.driver  # noqa: S101
-    about = [run for run in runs if run.sku == first.gpu.sku]
-    own = [run for run in about if run.driver == first.driver]
-    newest = max(own or about, key=lambda run: run.finished, default=None)
-    state, why = _freshness_state(newest, first, policy.max_age_s, now)
-    counting = [r for r in own if r.outcome == "passed" and r.finished + policy.max_age_s >= now]
-    return Freshness(
-        suite,
-        first.gpu.sku,
-        first.driver.text,
-        tuple(pool.name for pool in pools),
-        policy.require and suite in policy.suites,
-        state,
-        why,
-        newest,
-        newest.finished + policy.max_age_s if newest and state == "passed" else None,
-        len(counting),
-    )
-
-
-def _freshness_state(
-    run: Evidence | None, pool: Pool, max_age_s: int, now: float
-) -> tuple[FreshnessState, str]:
-    if run is None:
-        return "missing", "no judged run yet"
-    if run.outcome == "failed":
-        return "failed", "the newest run failed"
-    if run.driver != pool.driver:
-        return "stale", f"it was on driver {run.driver}, the pool has {pool.driver}"
-    if run.finished + max_age_s < now:
-        return "stale", "it is older than the policy allows"
-    return "passed", ""

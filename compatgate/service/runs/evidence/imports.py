@@ -80,11 +80,7 @@ def import_report(
 
 
 class _Import:
-    """A measurement of a report, with what the importer stated.
-
-    Attributes:
-        stated: names of the values that the report lacks.
-    """
+    """A measurement of a report; ``stated`` names the values that the importer added."""
 
     def __init__(
         self,

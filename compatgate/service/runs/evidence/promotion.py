@@ -1,7 +1,7 @@
 """Apply a judged run to the matrix, in the transaction that stores it.
 
 A candidate with enough evidence is blessed if the policy says so. A blessed entry that a run
-contradicts gets a warning. `Remarks` show both with an entry.
+contradicts gets a warning. `EntryRemarks` show both with an entry.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ from compatgate.service.matrix.documents.models import Entry as EntryRow
 from compatgate.service.matrix.documents.models import Pool, TargetUse
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.snapshots.snapshot import Snapshot, keep_counting
-from compatgate.service.runs.evidence import discards
 from compatgate.service.runs.evidence import evidence as store
 from compatgate.service.runs.evidence.evidence import EntryWarning, WarningRow
 
@@ -85,8 +84,11 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
         status: EntryStatus | None = None
         progress: Promotion | None = None
         if run.outcome == "passed" and entry.status == "candidate":
-            progress = _blessing(matrix, run, entry, targets, at)
-            if progress is not None:
+            places = find_places(entry, targets)
+            if any(is_run_of_entry(run, entry, pool) for _, pool in places):
+                seconds, evidence = at.timestamp(), matrix.evidence()
+                progress = judge_candidate(entry, targets, evidence, seconds, matrix.suites)
+            if progress and progress.state == "ready" and progress.automatic:
                 why = f"{_run_text(run)} passed, the last of {', '.join(progress.runs)}"
                 status = "blessed"
         elif run.outcome == "failed" and entry.status != "candidate":
@@ -119,16 +121,6 @@ def apply_run(session: Session, run: Evidence, facts: Facts, at: datetime) -> di
     return {what: names for what, names in done.items() if names}
 
 
-def _blessing(
-    matrix: _Matrix, run: Evidence, entry: Entry, targets: list[Target], at: datetime
-) -> Promotion | None:
-    """Return the progress of a candidate that the gate blesses now; else None."""
-    if not any(is_run_of_entry(run, entry, pool) for _, pool in find_places(entry, targets)):
-        return None
-    result = judge_candidate(entry, targets, matrix.evidence(), at.timestamp(), matrix.suites)
-    return result if result.state == "ready" and result.automatic else None
-
-
 def _run_text(run: Evidence) -> str:
     return f"run {run.id} of suite {run.suite} on {run.sku}, driver {run.driver},"
 
@@ -144,7 +136,7 @@ def _close_warnings(matrix: _Matrix, run: Evidence, at: datetime) -> list[str]:
         for e in store.load_evidence(session, suites=[run.suite], skus=[run.sku], new=run.id)
     }
     drivers = matrix.drivers(run.sku)
-    age = matrix.longest_age()
+    age = max((one.policy.canary.max_age_s for one in matrix.every_target()), default=0)
     ended = [w for w in result if w.run in failed and disproves(run, failed[w.run], drivers, age)]
     store.close_warnings(session, [w.id for w in ended], run.id, at)
     return sorted({w.entry for w in ended})
@@ -178,11 +170,8 @@ class _Matrix:
             if isinstance(document, EntryDoc):
                 yield document, to_entry(document, self._facts.gpus, revision)
 
-    def longest_age(self) -> int:
-        """Return the longest time in seconds for which a policy counts a run."""
-        return max((one.policy.canary.max_age_s for one in self._every_target()), default=0)
-
-    def _every_target(self) -> list[Target]:
+    def every_target(self) -> list[Target]:
+        """Return all targets, resolved."""
         if self._all is None:
             every = documents.load_documents(self.session, "Target")
             self._all = self._resolved(document for document, _ in every)
@@ -191,7 +180,7 @@ class _Matrix:
     def targets_of(self, entry: Entry) -> list[Target]:
         """Return the targets that an entry names, resolved."""
         if ANY_TARGET in entry.targets:
-            return self._every_target()
+            return self.every_target()
         keys = [("Target", name) for name in entry.targets]
         return self._resolved(documents.find_documents(self.session, keys).values())  # type: ignore[arg-type]
 
@@ -208,7 +197,7 @@ class _Matrix:
     def evidence(self) -> RunIndex:
         """Return every run that counts."""
         if self._evidence is None:
-            discarded = discards.load_discarded(self.session)
+            discarded = store.load_discarded(self.session)
             every = store.load_evidence(self.session, new=self.new)
             counting = keep_counting(run for run in every if run.id not in discarded)
             self._evidence = index_runs(counting)
@@ -272,15 +261,11 @@ def entry_remarks(
         for warning in store.open_warnings(session, entries=wanted):
             warnings.setdefault(warning.entry, []).append(warning)
     runs = index_runs(snapshot.matrix.evidence)
-    return {
-        name: EntryRemarks(tuple(warnings.get(name, ())), _promotion_state(snapshot, name, runs))
-        for name in wanted
-    }
-
-
-def _promotion_state(snapshot: Snapshot, name: str, runs: RunIndex) -> Promotion | None:
-    entry = snapshot.entries.get(name)
-    if entry is None or entry.status != "candidate":
-        return None
     targets, suites = snapshot.targets.values(), snapshot.matrix.suites
-    return judge_candidate(entry, targets, runs, now().timestamp(), suites)
+    remarks = {}
+    for name in wanted:
+        entry, progress = snapshot.entries.get(name), None
+        if entry and entry.status == "candidate":
+            progress = judge_candidate(entry, targets, runs, now().timestamp(), suites)
+        remarks[name] = EntryRemarks(tuple(warnings.get(name, ())), progress)
+    return remarks

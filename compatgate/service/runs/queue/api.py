@@ -204,7 +204,10 @@ def show_logs(call: Call[LogOptions]) -> Reply:
     if not query.follow:
         text = print_pieces(runs, run_id, after=query.after, step=query.step)
         return Reply((part.encode() for part in text), media="text/plain; charset=utf-8")
-    after = max(query.after, _last_event())
+    last = request.headers.get("Last-Event-ID", "0")
+    if not last.isascii() or not last.isdigit() or int(last[:20]) > LARGEST["big"]:
+        raise BadInput("is not an event's id", field="Last-Event-ID", value=last)
+    after = max(query.after, int(last))
     if request.method == "HEAD":
         return Reply(b"", media=logs.STREAM_MEDIA)
     listeners = call.use(LogListeners)
@@ -216,13 +219,6 @@ def show_logs(call: Call[LogOptions]) -> Reply:
         headers={"X-Accel-Buffering": "no"},
         media=logs.STREAM_MEDIA,
     )
-
-
-def _last_event() -> int:
-    text: Any = request.headers.get("Last-Event-ID", "0")
-    if not text.isascii() or not text.isdigit() or int(text[:20]) > LARGEST["big"]:
-        raise BadInput("is not an event's id", field="Last-Event-ID", value=text)
-    return int(text)
 
 
 @evidence_routes.pages("/evidence", EvidenceBody, "A page of evidence", query=EvidenceFilters)
@@ -257,7 +253,12 @@ def list_workloads(call: Call[ListQuery]) -> Reply:
     """List the workloads, by name."""
     found = call.use(Runs).catalogue().workloads
     workloads = [found[name] for name in sorted(found)]
-    return page_reply(slice_page(workloads, call.query), _workload)
+
+    def show(workload: Workload) -> dict[str, Any]:
+        own = WorkloadBody.__struct_fields__
+        return {name: msgspec.to_builtins(getattr(workload, name)) for name in own}
+
+    return page_reply(slice_page(workloads, call.query), show)
 
 
 class HistoryFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -292,8 +293,3 @@ def list_metric_histories(call: Call[HistoryFilters]) -> Reply:
         within=call.principal.targets,
     )
     return page_reply(slice_page(found, query))
-
-
-def _workload(workload: Workload) -> dict[str, Any]:
-    own = WorkloadBody.__struct_fields__
-    return {name: msgspec.to_builtins(getattr(workload, name)) for name in own}

@@ -11,15 +11,16 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from compatgate.canary.engine import Lease
+from compatgate.canary.run import ACTIVE
 from compatgate.canary.workloads import Library
 from compatgate.errors import NotFound
 from compatgate.kit.database.tables import Page, page
 from compatgate.service.runs.queue import repository as runs
-from compatgate.service.runs.queue.models import ACTIVE, Host, HostRow, Run, RunRow, Slot
+from compatgate.service.runs.queue.models import Host, HostRow, Run, RunRow, Slot
 from compatgate.service.runs.queue.schemas import HostFilters
 
 _DECLARED = ("worker", "executor", "gpu", "driver", "slots", "health", "quiet", "suites")
@@ -119,19 +120,11 @@ def take_slots(session: Session, run_id: str, host: str, slots: Sequence[int]) -
     session.execute(insert(Slot), [{"host": host, "slot": slot, "run": run_id} for slot in slots])
 
 
-def free_slots(session: Session, run_id: str) -> None:
-    """Free the slots of a run."""
-    session.execute(delete(Slot).where(Slot.run == run_id))
-
-
 class Offer(Struct, frozen=True):
-    """A host that could take a run.
+    """A host that could take a run; without a SKU it has no GPUs.
 
-    Attributes:
-        gpu: SKU; None: it has no GPUs.
-        driver_key: None: not known.
-        spans: the host runs a workload on several nodes at once.
-        exclusive: a run that measures takes every slot.
+    It ``spans`` if it runs a workload on several nodes at once. On an ``exclusive`` one, a run that
+    measures takes every slot.
     """
 
     host: str
@@ -148,8 +141,16 @@ class Offer(Struct, frozen=True):
 
 def abandoned_run(session: Session, names: Sequence[str], at: datetime) -> RunRow | None:
     """Return, locked, the run of these hosts whose worker has been silent longest."""
-    silent = (Run.state.in_(ACTIVE), Run.lease_until < at, Run.on_host.in_(names))
-    return _first_row(session, runs.select_runs().where(*silent).order_by(Run.lease_until))
+    query = runs.select_runs().where(_is_silent(names, at)).order_by(Run.lease_until)
+    return _first_row(session, query)
+
+
+def _is_silent(names: Sequence[str], at: datetime) -> ColumnElement[bool]:
+    return and_(Run.state.in_(ACTIVE), Run.lease_until < at, Run.on_host.in_(names))
+
+
+def _is_due(at: datetime) -> ColumnElement[bool]:
+    return and_(Run.state == "queued", or_(Run.not_before.is_(None), Run.not_before <= at))
 
 
 def next_waiting_run(
@@ -158,8 +159,7 @@ def next_waiting_run(
     """Return, locked, the next run for any of some hosts, whether or not it fits now."""
     query = (
         runs.select_runs()
-        .where(Run.state == "queued", or_(Run.not_before.is_(None), Run.not_before <= at))
-        .where(or_(*map(_matches_offer, offers)), Run.id.not_in(but))
+        .where(_is_due(at), or_(*map(_matches_offer, offers)), Run.id.not_in(but))
         .order_by(Run.priority.desc(), Run.seq)
     )
     return _first_row(session, query)
@@ -183,13 +183,8 @@ def could_take(run: RunRow, offer: Offer) -> bool:
         return False
     if run.gpu not in (None, offer.gpu) or (run.nodes > 1 and not offer.spans):
         return False
-    return run.host is not None or has_driver(run, offer)
-
-
-def has_driver(run: RunRow, offer: Offer) -> bool:
-    """Return whether a host has the driver of a run, if both are known."""
-    mine = runs.driver_key(run.driver)
-    return None in (mine, offer.driver_key) or mine == offer.driver_key
+    known = {runs.driver_key(run.driver), offer.driver_key}
+    return run.host is not None or None in known or len(known) == 1
 
 
 def _first_row(session: Session, query: Any) -> RunRow | None:
@@ -199,10 +194,9 @@ def _first_row(session: Session, query: Any) -> RunRow | None:
 
 def has_work(session: Session, names: Sequence[str], at: datetime) -> bool:
     """Return whether any run waits or may be abandoned; cheap, to call before locking."""
-    due = and_(Run.state == "queued", or_(Run.not_before.is_(None), Run.not_before <= at))
-    silent = and_(Run.state.in_(ACTIVE), Run.lease_until < at, Run.on_host.in_(names))
     return any(
-        session.execute(select(Run.seq).where(each).limit(1)).first() for each in (due, silent)
+        session.execute(select(Run.seq).where(each).limit(1)).first()
+        for each in (_is_due(at), _is_silent(names, at))
     )
 
 
@@ -236,11 +230,11 @@ def end_run(session: Session, run_id: str, state: str, reason: str, at: datetime
     """End a run in any state, and free its slots."""
     ended = {"doing": "", "left_s": None, "lease_until": None, "finished_at": at}
     set_run(session, run_id, state=state, reason=reason, **ended)
-    free_slots(session, run_id)
+    session.execute(delete(Slot).where(Slot.run == run_id))
 
 
 def requeue_run(session: Session, run_id: str, reason: str, not_before: datetime) -> None:
     """Queue a run again after a pause, and free its slots."""
     waiting = {"doing": "", "progress": None, "lease_until": None, "not_before": not_before}
     set_run(session, run_id, state="queued", reason=reason, **waiting)
-    free_slots(session, run_id)
+    session.execute(delete(Slot).where(Slot.run == run_id))

@@ -1,8 +1,7 @@
 """Show a run's log, complete or while it grows.
 
-Control characters of a log are replaced, so no terminal obeys them. The end of a long log is shown
-first. A follower gets server-sent events and holds a thread of the server; the number of followers
-is limited. A stream ends with the run, or after some minutes. A client that has not read ``end``
+A follower gets server-sent events and holds a thread of the server; the number of followers is
+limited. A stream ends with the run, or after some minutes. A client that has not read ``end``
 continues with ``after`` (browsers do so by ``Last-Event-ID``).
 """
 
@@ -28,11 +27,9 @@ if TYPE_CHECKING:
     from compatgate.service.runs.queue.service import Runs
 
 PIECES = 64
-"""Pieces of a log that are read at once."""
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 10.0
 MAX_CHARACTERS = 200_000
-"""Maximum number of characters shown at once."""
 STREAM_MEDIA = "text/event-stream"
 MAX_STREAM_SECONDS = 240.0
 """Shorter than the server's time limit of an answer."""
@@ -46,11 +43,9 @@ _REPLACED = "\ufffd"
 
 
 class Event(Struct, frozen=True):
-    """An event of a run.
+    """An event of a run; ``end`` is the last one.
 
-    Attributes:
-        name: ``end`` is the last one; ``alive`` says that nothing happened for a while, ``idle``
-            that nothing happened just now.
+    Nothing happened for a while before ``alive``, and just now before ``idle``.
     """
 
     name: Literal["output", "state", "end", "error", "alive", "idle"]
@@ -145,12 +140,9 @@ def print_pieces(
 
 
 class LogPart(Struct, frozen=True):
-    """A part of a log.
+    """A part of a log as cleaned text; ``after`` is the id of its last piece, to go on from.
 
-    Attributes:
-        text: cleaned text; a heading names the step wherever it changes.
-        after: id of its last piece, to go on from.
-        pruned: the log was removed; None: the log exists.
+    A heading names the step wherever it changes. ``pruned``: the log was removed.
     """
 
     text: str
@@ -258,19 +250,14 @@ class LogStream:
             if self._all.ending:
                 raise StopIteration
             event = next(self._events)
-        return encode_event(event)
+        if event.name == "alive":  # a comment, which clients skip
+            return b": alive\n\n"
+        mark = "" if event.id is None else f"id: {event.id}\n"
+        head = f"event: {event.name}\n{mark}data: ".encode()
+        return head + msgspec.json.encode(event.data) + b"\n\n"
 
     def close(self) -> None:
         """Remove the listener, once."""
         listeners, self._listeners = self._listeners, None
         if listeners is not None:
             listeners.leave()
-
-
-def encode_event(event: Event) -> bytes:
-    """Encode an event for the stream; ``alive`` is a comment, which clients skip."""
-    if event.name == "alive":
-        return b": alive\n\n"
-    mark = "" if event.id is None else f"id: {event.id}\n"
-    head = f"event: {event.name}\n{mark}data: ".encode()
-    return head + msgspec.json.encode(event.data) + b"\n\n"

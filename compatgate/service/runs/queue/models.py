@@ -15,9 +15,6 @@ from compatgate.core.binding import SuiteDefinition
 from compatgate.kit.database.tables import Base, BigKey, JsonText, UtcTime, to_plain
 from compatgate.service.runs.queue.schemas import HostBody, RunBody
 
-ACTIVE = ("leased", "preparing", "running", "judging")
-"""States in which a worker has the run."""
-
 
 class Host(Base):
     """A staging host, as its worker last declared it."""

@@ -7,29 +7,22 @@ The newest report of each host stays, because drift is computed from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy import delete, func, insert, select, update
 from sqlalchemy.orm import Session
 
+from compatgate.canary.run import ENDED
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.runs.baselines.repository import BaselineRow
 from compatgate.service.runs.evidence.evidence import EntryWarning, EvidenceRecord
-from compatgate.service.runs.queue.models import (
-    ACTIVE,
-    Host,
-    PrunedLog,
-    Run,
-    RunOutput,
-    RunStep,
-    Slot,
-)
+from compatgate.service.runs.queue.models import Host, PrunedLog, Run, RunOutput, RunStep, Slot
 from compatgate.service.runs.queue.repository import NO_STEP
 
 PRUNED_MEMBER = "pruned_at"
@@ -53,8 +46,8 @@ def logs_before(session: Session, before: datetime) -> dict[str, int]:
 
 def reports_before(session: Session, before: datetime) -> dict[str, int]:
     """Return report sizes in bytes by run, of old runs that nothing depends on."""
-    ended = Run.state.not_in(("queued", *ACTIVE))
-    newest = select(func.max(Run.seq)).where(ended, Run.on_host.is_not(None)).group_by(Run.on_host)
+    ended = select(func.max(Run.seq)).where(Run.state.in_(ENDED), Run.on_host.is_not(None))
+    newest = ended.group_by(Run.on_host)
     closed = select(EntryWarning.closed_by).where(EntryWarning.closed_by.is_not(None))
     size = func.sum(func.length(RunStep.body))
     query = select(Run.id, size).join(RunStep, RunStep.run == Run.id)
@@ -76,44 +69,19 @@ def reports_before(session: Session, before: datetime) -> dict[str, int]:
     return {run: int(size or 0) for run, size in rows if run not in learnt}
 
 
-def drop_reports(session: Session, runs: Sequence[str], at: datetime) -> int:
-    """Remove the reports and judgements of runs' steps; return the saved bytes.
-
-    Outcomes, reasons, exit statuses and images stay.
-    """
-    key = (RunStep.run, RunStep.attempt, RunStep.name)
-    saved = 0
-    query = select(*key, RunStep.body).where(RunStep.run.in_(runs))
-    for run, attempt, name, body in session.execute(query).all():
-        result: dict[str, Any] = msgspec.json.decode(body)
-        if PRUNED_MEMBER in result:
-            continue
-        result |= {part: None for part in _REPORTS if part in result}
-        text = _encode({**result, PRUNED_MEMBER: at}).decode()
-        saved += len(body.encode()) - len(text.encode())
-        mine = (RunStep.run == run, RunStep.attempt == attempt, RunStep.name == name)
-        session.execute(update(RunStep).where(*mine).values(body=text))
-    return max(saved, 0)
-
-
 def hosts_before(session: Session, before: datetime) -> dict[str, datetime]:
     """Return the hosts that no worker served since a time, with their last seen times.
 
     Hosts of running runs, and hosts that a waiting run names, are skipped.
     """
-    waited = select(Run.host).where(
-        Run.host.is_not(None), or_(Run.state == "queued", Run.state.in_(ACTIVE))
-    )
-    query = select(Host.name, Host.seen_at).where(
-        Host.seen_at < before,
-        Host.name.not_in(select(Slot.host)),
-        Host.name.not_in(waited),
-    )
+    waited = select(Run.host).where(Run.host.is_not(None), Run.state.not_in(ENDED))
+    idle = (Host.name.not_in(select(Slot.host)), Host.name.not_in(waited))
+    query = select(Host.name, Host.seen_at).where(Host.seen_at < before, *idle)
     return {found.name: found.seen_at for found in session.execute(query.order_by(Host.name))}
 
 
 def _ended_before(before: datetime) -> tuple[Any, ...]:
-    return (Run.state.not_in(("queued", *ACTIVE)), Run.finished_at < before)
+    return (Run.state.in_(ENDED), Run.finished_at < before)
 
 
 class PruneAges(Struct, frozen=True):
@@ -210,7 +178,20 @@ class _Pruner:
         return size
 
     def reports(self, session: Session, before: datetime, sizes: Mapping[str, int]) -> int:
-        size = drop_reports(session, list(sizes), self._now)
+        """Remove reports and judgements; outcomes, reasons, exit statuses and images stay."""
+        saved = 0
+        key = (RunStep.run, RunStep.attempt, RunStep.name)
+        query = select(*key, RunStep.body).where(RunStep.run.in_(list(sizes)))
+        for run, attempt, name, body in session.execute(query).all():
+            result: dict[str, Any] = msgspec.json.decode(body)
+            if PRUNED_MEMBER in result:
+                continue
+            result |= {part: None for part in _REPORTS if part in result}
+            text = _encode({**result, PRUNED_MEMBER: self._now}).decode()
+            saved += len(body.encode()) - len(text.encode())
+            mine = (RunStep.run == run, RunStep.attempt == attempt, RunStep.name == name)
+            session.execute(update(RunStep).where(*mine).values(body=text))
+        size = max(saved, 0)
         self._note(session, "reports", before, {"runs": list(sizes), "bytes": size})
         return size
 

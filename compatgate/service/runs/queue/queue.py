@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Any, Literal
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -21,7 +20,7 @@ from sqlalchemy.orm import Session
 from compatgate.canary.engine import STANDARD_SETTINGS, Lease, LeaseLost, Order, Settings
 from compatgate.canary.hosts import CLUSTERS, Host, is_in_maintenance
 from compatgate.canary.judge.paired.blocks import PairsState, summarize_pairs
-from compatgate.canary.run import Outcome, Run, StepResult
+from compatgate.canary.run import ACTIVE, Outcome, Run, StepResult
 from compatgate.core.binding import SuiteDefinition, require_definition
 from compatgate.core.facts import Facts
 from compatgate.core.facts.nvidia import Gpus
@@ -37,7 +36,7 @@ from compatgate.service.runs.evidence.promotion import store_evidence
 from compatgate.service.runs.queue import leases
 from compatgate.service.runs.queue import repository as runs
 from compatgate.service.runs.queue.leases import Offer, could_take
-from compatgate.service.runs.queue.models import ACTIVE, RunRow, StepRow
+from compatgate.service.runs.queue.models import RunRow, StepRow
 
 _LONGEST = 2000
 MAX_SESSIONS = 30
@@ -94,24 +93,20 @@ def make_offer(stored: Any) -> Offer:
     )
 
 
-class Assignment(Struct, frozen=True):
-    """A run with its assigned slots."""
-
-    run: RunRow
-    host: str
-    slots: tuple[int, ...]
-
-
 def choose_run(
     offers: Sequence[Offer],
     taken: Mapping[str, set[int]],
     next_for: Callable[[Sequence[Offer], Sequence[str]], RunRow | None],
-) -> Assignment | None:
-    """Choose the first run, in the queue's order, that a host can run now.
+) -> tuple[RunRow, str, tuple[int, ...]] | None:
+    """Choose the first run, in the queue's order, that a host can run now; with host and slots.
 
     A run that fits no host now keeps the one that comes nearest for itself: what comes after it
     must not take the slots that it waits for.
     """
+    free = {
+        offer.host: [slot for slot in range(offer.slots) if slot not in taken[offer.host]]
+        for offer in offers
+    }
     open_, passed = list(offers), list[str]()
     while open_:
         run = next_for(open_, passed)
@@ -119,28 +114,20 @@ def choose_run(
             return None
         able = sorted(
             (offer for offer in open_ if could_take(run, offer)),
-            key=lambda offer: (
-                run.gpu is None and offer.gpu is not None,
-                -_count_free_slots(offer, taken),
-            ),
+            key=lambda offer: (run.gpu is None and offer.gpu is not None, -len(free[offer.host])),
         )
         for offer in able:
             needed = offer.count_needed(run)
-            if _count_free_slots(offer, taken) >= needed:
-                free = [slot for slot in range(offer.slots) if slot not in taken[offer.host]]
-                return Assignment(run, offer.host, tuple(free[:needed]))
+            if len(free[offer.host]) >= needed:
+                return run, offer.host, tuple(free[offer.host][:needed])
         passed.append(run.id)
         nearest = min(
             able,
-            key=lambda offer: offer.count_needed(run) - _count_free_slots(offer, taken),
+            key=lambda offer: offer.count_needed(run) - len(free[offer.host]),
             default=None,
         )
         open_ = [offer for offer in open_ if offer is not nearest]
     return None
-
-
-def _count_free_slots(offer: Offer, taken: Mapping[str, set[int]]) -> int:
-    return sum(slot not in taken[offer.host] for slot in range(offer.slots))
 
 
 def check_clock(whose: str, at: datetime, others: str, now: datetime, holds: timedelta) -> None:
@@ -213,7 +200,24 @@ class DatabaseQueue:
             if run := leases.abandoned_run(session, names, now):
                 slots = leases.slots_of(session, run.id)
                 return self._give(session, run, worker, run.on_host or "", slots, now)
-            return self._next(session, worker, served, now)
+            offers = [
+                replace(
+                    make_offer(host_values(worker, host, self._facts.gpus)),
+                    exclusive=host.exclusive and host.executor not in CLUSTERS,
+                )
+                for host in served
+                if not is_in_maintenance(host.quiet, now)
+            ]
+            chosen = choose_run(
+                offers,
+                leases.taken_slots(session, [each.host for each in offers]),
+                lambda open_, but: leases.next_waiting_run(session, open_, now, but=but),
+            )
+            if chosen is None:
+                return None
+            run, name, slots = chosen
+            leases.take_slots(session, run.id, name, slots)
+            return self._give(session, run, worker, name, slots, now)
 
     def report_host(self, host: str, away: str) -> None:
         """See `Queue`."""
@@ -225,26 +229,6 @@ class DatabaseQueue:
             with self._database.writing() as session:
                 leases.mark_host(session, host, why, since)
 
-    def _next(
-        self, session: Session, worker: str, served: Sequence[Host], now: datetime
-    ) -> Lease | None:
-        awake = [host for host in served if not is_in_maintenance(host.quiet, now)]
-        offers = [
-            replace(
-                make_offer(host_values(worker, host, self._facts.gpus)),
-                exclusive=host.exclusive and host.executor not in CLUSTERS,
-            )
-            for host in awake
-        ]
-        taken = leases.taken_slots(session, [each.host for each in offers])
-        chosen = choose_run(
-            offers, taken, lambda open_, but: leases.next_waiting_run(session, open_, now, but=but)
-        )
-        if chosen is None:
-            return None
-        leases.take_slots(session, chosen.run.id, chosen.host, chosen.slots)
-        return self._give(session, chosen.run, worker, chosen.host, chosen.slots, now)
-
     def _give(
         self,
         session: Session,
@@ -254,8 +238,7 @@ class DatabaseQueue:
         slots: tuple[int, ...],
         now: datetime,
     ) -> Lease:
-        is_abandoned = run.state != "queued"
-        attempt = run.attempts + 1
+        is_abandoned, attempt = run.state != "queued", run.attempts + 1
         leases.set_run(
             session,
             run.id,
@@ -368,12 +351,15 @@ class DatabaseQueue:
         self, lease: Lease, outcome: Outcome, reason: str, evidence: Evidence | None
     ) -> None:
         """Finish a run, see `Queue`; matrix changes are part of the same transaction."""
-        _check_evidence(lease, outcome, evidence)
+        own = (outcome, lease.run.id, lease.run.suite)
+        judged = outcome in ("passed", "failed")
+        if evidence and not (judged and own == (evidence.outcome, evidence.id, evidence.suite)):
+            raise ValueError(f"not evidence of a run that {outcome}: {evidence.id}")
         now = clock.now()
         with self._mine(lease, writing=True) as (session, run):
             if evidence is not None and (bound := evidence.bound) is not None and bound.suite:
-                own = SuiteDefinition(bound.suite, bound.workloads)
-                require_definition(run.suite, run.definition, own)
+                stated = SuiteDefinition(bound.suite, bound.workloads)
+                require_definition(run.suite, run.definition, stated)
             asked = f"cancelled by {run.cancel_by}"
             why = asked if outcome == "cancelled" else _storable_text(reason)
             leases.end_run(session, lease.run.id, outcome, why, now)
@@ -424,13 +410,3 @@ class DatabaseQueue:
 def _storable_text(text: str) -> str:
     """Return text that a database can store and a list can show."""
     return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text[:_LONGEST])
-
-
-def _check_evidence(lease: Lease, outcome: Outcome, evidence: Evidence | None) -> None:
-    """Raise for evidence that does not belong to the run, which is a programming error."""
-    if evidence is None:
-        return
-    if outcome not in ("passed", "failed") or evidence.outcome != outcome:
-        raise ValueError(f"a run that {outcome} is not evidence of one that {evidence.outcome}")
-    if evidence.id != lease.run.id or evidence.suite != lease.run.suite:
-        raise ValueError(f"evidence of another run: {evidence.id}, {evidence.suite}")

@@ -14,16 +14,15 @@ from sqlalchemy.orm import Session
 
 from compatgate.canary.history import MeasuredStep
 from compatgate.canary.judge.paired.blocks import PairsState
-from compatgate.canary.run import Report
+from compatgate.canary.run import ACTIVE, ENDED, Report
 from compatgate.core.binding import SuiteDefinition
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.tables import Page, in_limit, page
 from compatgate.kit.principal import TargetPatterns
-from compatgate.service.runs.evidence.discards import DiscardedRun
+from compatgate.service.runs.evidence.evidence import DiscardedRun
 from compatgate.service.runs.queue.models import (
-    ACTIVE,
     PastStep,
     PrunedLog,
     QueueState,
@@ -45,7 +44,6 @@ _FILTERED: dict[str, Any] = {
     "asked_by": Run.asked_by,
     "purpose": Run.purpose,
 }
-"""Filters of the list by the column that equals them."""
 _CHUNK = 500
 NO_STEP = ""
 """Step name of the note that replaces a removed log."""
@@ -60,8 +58,7 @@ def select_runs() -> Any:
 def to_row(found: Any) -> RunRow:
     """Return a row of `select_runs`."""
     values = dict(found._mapping)
-    open_ = values["state"] == "queued" or values["state"] in ACTIVE
-    values["cancelling"] = values["cancel_by"] is not None and open_
+    values["cancelling"] = values["cancel_by"] is not None and values["state"] not in ENDED
     values["source"] = values["suite"] if values["purpose"] == "import" else None
     return msgspec.convert(values, RunRow)
 
@@ -98,7 +95,7 @@ def list_earlier_pairs(
     """Return the pairs of ended runs of a suite on a SKU, newest first."""
     query = (
         select(Run.pairs)
-        .where(Run.suite == suite, Run.pairs.is_not(None), Run.state.not_in(("queued", *ACTIVE)))
+        .where(Run.suite == suite, Run.pairs.is_not(None), Run.state.in_(ENDED))
         .where(Run.gpu == gpu if gpu else Run.gpu.is_(None))
         .order_by(Run.seq.desc())
         .limit(limit)
@@ -147,12 +144,9 @@ def list_run_questions(
     session: Session, targets: Sequence[str] | None, since: datetime, *, most: int
 ) -> list[RunRow]:
     """Return the newest runs of stacks for some targets (None: all), newest first."""
-    query = select_runs().where(Run.created_at >= since)
     of_targets = Run.target.is_not(None) if targets is None else Run.target.in_(targets)
-    return [
-        to_row(result)
-        for result in session.execute(query.where(of_targets).order_by(Run.seq.desc()).limit(most))
-    ]
+    query = select_runs().where(Run.created_at >= since, of_targets)
+    return [to_row(one) for one in session.execute(query.order_by(Run.seq.desc()).limit(most))]
 
 
 def list_runs(
@@ -160,12 +154,9 @@ def list_runs(
 ) -> Page[RunRow]:
     """Return runs, newest first; ``within`` is the caller's limit to targets, None: no limit."""
     query = select_runs()
-    if asked.state == "active":
-        query = query.where(Run.state.in_(ACTIVE))
-    elif asked.state == "ended":
-        query = query.where(Run.state.not_in(("queued", *ACTIVE)))
-    elif asked.state:
-        query = query.where(Run.state == asked.state)
+    if asked.state:
+        states = {"active": ACTIVE, "ended": ENDED}.get(asked.state, (asked.state,))
+        query = query.where(Run.state.in_(states))
     for name, column in _FILTERED.items():
         if value := getattr(asked, name):
             query = query.where(column == value)
@@ -266,7 +257,7 @@ def list_past_steps(session: Session, run: RunRow, step: str, *, limit: int = 30
     query = (
         select(Run.id, Run.state, Run.finished_at, RunStep.body)
         .join(RunStep, RunStep.run == Run.id)
-        .where(Run.suite == run.suite, RunStep.name == step, Run.state.not_in(("queued", *ACTIVE)))
+        .where(Run.suite == run.suite, RunStep.name == step, Run.state.in_(ENDED))
         .where(Run.gpu == run.gpu if run.gpu else Run.gpu.is_(None))
         .order_by(Run.seq.desc(), RunStep.attempt.desc())
         .limit(limit)
@@ -278,8 +269,8 @@ def list_past_steps(session: Session, run: RunRow, step: str, *, limit: int = 30
     return list(results.values())
 
 
+_MEASURED = ("passed", "failed", "inconclusive")
 _LENGTHS = 30
-"""Processes of a step whose lengths are looked at."""
 _OVERHEADS = 5
 """Runs whose length is compared with that of their processes."""
 
@@ -371,15 +362,6 @@ def _find_overhead(session: Session, *, suite: str, gpu: str | None, host: str |
 
 
 DEFAULT_RUNS = 200
-_MEASURED = ("passed", "failed", "inconclusive")
-
-
-class _EndedStep(msgspec.Struct, frozen=True):
-    origin: _Origin | None = None
-    exit_code: int | None = None
-
-
-_decode_ended_step = msgspec.json.Decoder(_EndedStep).decode
 
 
 def find_step_in_time(session: Session, *, host: str, step: str, digest: str) -> str:
@@ -391,7 +373,7 @@ def find_step_in_time(session: Session, *, host: str, step: str, digest: str) ->
         .order_by(Run.seq.desc())
     )
     for run, body in session.execute(query.execution_options(yield_per=50)):
-        result = _decode_ended_step(body)
+        result = msgspec.json.decode(body, type=_Length)
         if result.exit_code == 0 and result.origin and result.origin.digest == digest:
             return str(run)
     return ""

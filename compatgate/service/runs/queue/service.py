@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from functools import cache
 from typing import Any
 
 import msgspec
@@ -16,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.canary.allowed_images import EVERY_IMAGE
 from compatgate.canary.engine import STANDARD_SETTINGS, Settings
+from compatgate.canary.engine.baseline_judge import list_samples
 from compatgate.canary.history import (
     MeasuredStep,
     MetricHistory,
@@ -27,10 +26,9 @@ from compatgate.canary.history import (
 )
 from compatgate.canary.peaks import PeakShare, find_shares
 from compatgate.canary.run import BY_HISTORY, Report, StepResult, select_due
-from compatgate.canary.samples import list_samples
 from compatgate.canary.workloads import Library
-from compatgate.canary.workloads.library import ENVIRONMENT
-from compatgate.core.binding import SuiteDefinition, define_suite
+from compatgate.canary.workloads.library import define_suites
+from compatgate.core.binding import SuiteDefinition
 from compatgate.core.facts import Facts
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import CompatgateError, Conflict, NotFound
@@ -62,7 +60,6 @@ from compatgate.service.runs.queue.schemas import ImportRequest, RunFilters, Run
 from compatgate.service.runs.queue.submission import (
     blessed_evidence,
     expect_run,
-    last_verifications,
     plan_runs,
     verification_candidates,
     verification_key,
@@ -78,68 +75,36 @@ _OUTLINE = (
 """Members of a block without its report; its log has the values."""
 
 
-def load_library() -> Library:
-    """Return every suite and workload; ``COMPATGATE_WORKLOADS`` names the operator's folders.
-
-    Each value of the variable is read once in a process.
-    """
-    return _load_library(os.environ.get(ENVIRONMENT, ""))
-
-
-def define_suites(load: Callable[[], Library]) -> dict[str, SuiteDefinition]:
-    """Return the definition of each suite; nothing, with a warning, if they cannot be read."""
-    try:
-        catalogue = load()
-        return {
-            name: define_suite({one.name: one.digest for one in catalogue.of_suite(name)})
-            for name in catalogue.suites
-        }
-    except CompatgateError as error:
-        _log.warning("no evidence is stale for its suite: %s", error.detail)
-        return {}
-
-
-@cache
-def _load_library(folders: str) -> Library:
-    del folders  # `Library.open` reads the variable itself
-    return Library.open()
-
-
 def peak_shares(
     steps: Iterable[StepRow], catalogue: Callable[[], Library], facts: Facts
 ) -> dict[str, tuple[PeakShare, ...]]:
     """Return shares of published peaks by step, as the current workloads name the peaks.
 
-    Neither workloads nor facts are read where no step saw a GPU. If workloads
-    cannot be read, the run is shown without shares.
+    Workloads are not read where no step saw a GPU. If they cannot be read, there are no shares.
     """
-    reports = {}
+    seen = []
     for step in steps:
         env = (step.body.get("report") or {}).get("env")
         if env and env.get("gpus"):
-            reports[step.name] = step
-    if not reports:
-        return {}
+            seen.append(step)
     try:
-        workloads = catalogue().workloads
+        workloads = catalogue().workloads if seen else {}
     except CompatgateError:
         return {}
     results = {}
-    for name, step in reports.items():
-        workload = workloads.get(step.body["workload"])
-        report = msgspec.convert(step.body["report"], Report)
-        if workload is not None:
-            results[name] = find_shares(workload.metrics, report, facts.gpus, facts.gpu_peaks)
-    return {name: some for name, some in results.items() if some}
+    for step in seen:
+        if workload := workloads.get(step.body["workload"]):
+            report = msgspec.convert(step.body["report"], Report)
+            shares = find_shares(workload.metrics, report, facts.gpus, facts.gpu_peaks)
+            results[step.name] = shares
+    return {name: shares for name, shares in results.items() if shares}
 
 
 class RunDetail(Struct, frozen=True):
-    """A run with its steps, and their shares of published peaks.
+    """A run with its steps, their shares of published peaks, and its evidence if it is any.
 
-    Attributes:
-        blocks: of a paired run; each is a process of candidate or reference.
-        pairs: how the pairs stand, as plain data; None if the candidate is judged alone.
-        evidence: of a judged run; None: it is not evidence.
+    The blocks of a paired run are processes of candidate or reference; ``pairs`` says how they
+    stand, as plain data; None if the candidate is judged alone.
     """
 
     run: RunRow
@@ -179,9 +144,8 @@ def _describe_wait(run: RunRow, hosts: Iterable[HostRow]) -> RunRow:
 class Runs(EvidenceRemarks):
     """The runs of one database.
 
-    Attributes:
-        catalogue: loads suites and workloads; called when a suite is named.
-        under_test: images that a submission may name; every image, until a service limits it.
+    ``under_test`` are the images that a submission may name: every image, until a service limits
+    it.
     """
 
     find_ids = in_reading(runs.find_run_ids)
@@ -252,7 +216,6 @@ class Runs(EvidenceRemarks):
     def _compare(
         self, session: Session, asked: str | None, run: RunRow, snapshot: Snapshot, now: datetime
     ) -> RunRow:
-        """Return the run with what it is compared with."""
         finder = ReferenceFinder(session, run, snapshot, now, self._allowed_images)
         against = finder.find(asked)
         if against is None:
@@ -406,7 +369,7 @@ class Runs(EvidenceRemarks):
         queued: Sequence[RunRow] = ()
         asked: set[bytes] = set()
         for item in select_due(
-            verification_candidates(result, rested_on, last_verifications(tried)),
+            verification_candidates(result, rested_on, tried),
             int(now.timestamp()),
             every_s=every_s,
         ):

@@ -1,14 +1,11 @@
-"""Plan runs: for a request, and to verify blessed stacks again.
-
-A request asks for one run for each SKU and driver of a target, or one for a host. A request that
-no staging host could run to its end is refused.
-"""
+"""Plan runs that some host can run to their end: for a request, or to verify blessed stacks."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import product
 from typing import Any
 
 import msgspec
@@ -28,7 +25,7 @@ from compatgate.core.gpu_needs import find_unmet
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import Entry, Evidence
 from compatgate.core.needs import Needs
-from compatgate.core.request import Pool, Target
+from compatgate.core.request import Pool
 from compatgate.core.stack import Stack, parse_stack
 from compatgate.discovery.registry.image_spec import parse_reference
 from compatgate.documents.quantities import describe_seconds
@@ -111,24 +108,19 @@ def check_run(run: RunRow, hosts: Sequence[HostRow], imageless: Sequence[str]) -
     if not able:
         raise _no_host(run, hosts)
     if imageless and run.image is None and all(host.executor in BUILDERS for host in able):
-        raise _no_image(imageless, able)
+        several = len(imageless) > 1
+        names = ", ".join(imageless[:_NAMED]) + (", ..." if len(imageless) > _NAMED else "")
+        where = ", ".join(host.name for host in able[:_NAMED])
+        raise BadInput(
+            f"no image for the workload{'s' if several else ''} {names} on {where}: "
+            f"{'they run' if several else 'it runs'} in the image under test",
+            field="image",
+            hint="name the image under test",
+        )
     if any(could_take(run, make_offer(host)) for host in able):
         return run
     have = ", ".join(f"{host.name} has {host.driver}" for host in able[:_NAMED])
     return replace(run, reason=f"waits for a host with driver {run.driver} ({have})")
-
-
-def _no_image(workloads: Sequence[str], hosts: Sequence[HostRow]) -> BadInput:
-    """Return the error for workloads that have no image on any suitable host."""
-    several = len(workloads) > 1
-    names = ", ".join(workloads[:_NAMED]) + (", ..." if len(workloads) > _NAMED else "")
-    where = ", ".join(host.name for host in hosts[:_NAMED])
-    return BadInput(
-        f"no image for the workload{'s' if several else ''} {names} on {where}: "
-        f"{'they run' if several else 'it runs'} in the image under test",
-        field="image",
-        hint="name the image under test",
-    )
 
 
 def _no_host(run: RunRow, hosts: Sequence[HostRow]) -> BadInput:
@@ -235,7 +227,17 @@ def _refuse_unfit(places: Sequence[Destination], stated: Mapping[str, Needs], fa
 
     A GPU of which that is not known is tried.
     """
-    reasons = {place: next(_list_reasons(place, stated, facts), "") for place in places}
+    reasons: dict[Destination, str] = {}
+    for place in places:
+        gpu = resolve_gpu(place.gpu, facts.gpus) if place.gpu and stated else None
+        lacks = (
+            f"{who} cannot run there: {unmet.message}"
+            for who, needs in stated.items()
+            if gpu
+            for unmet in find_unmet(needs, gpu, facts)
+            if unmet.excludes
+        )
+        reasons[place] = next(lacks, "")
     refused = [(place, why) for place, why in reasons.items() if why]
     if not refused:
         return
@@ -244,17 +246,6 @@ def _refuse_unfit(places: Sequence[Destination], stated: Mapping[str, Needs], fa
     hint = f"name a pool that can: {', '.join(fitting)}" if fitting else ""
     field = "pool" if place.pool else "host"
     raise BadInput(why, field=field, value=place.pool or place.gpu, hint=hint)
-
-
-def _list_reasons(place: Destination, stated: Mapping[str, Needs], facts: Facts) -> Iterator[str]:
-    """Yield who needs what of a GPU that is known to lack it."""
-    if not place.gpu or not stated:
-        return
-    gpu = resolve_gpu(place.gpu, facts.gpus)
-    for who, needs in stated.items():
-        for unmet in find_unmet(needs, gpu, facts):
-            if unmet.excludes:
-                yield f"{who} cannot run there: {unmet.message}"
 
 
 def _read_stack(asked: RunRequest) -> dict[str, Any]:
@@ -275,25 +266,6 @@ def _read_stack(asked: RunRequest) -> dict[str, Any]:
         raise error.at("stack") from None
 
 
-class LastVerification(Struct, frozen=True):
-    """The last verification of runs with the same key; ``at``: seconds since the epoch."""
-
-    at: int
-    underway: bool
-
-
-def last_verifications(runs: Sequence[RunRow]) -> dict[bytes, LastVerification]:
-    """Return the last verification of each key, from verification runs in any order."""
-    results: dict[bytes, LastVerification] = {}
-    for run in runs:
-        like = verification_key(run)
-        before = results.get(like)
-        at = int(run.created_at.timestamp())
-        underway = not run.has_ended or (before is not None and before.underway)
-        results[like] = LastVerification(max(at, before.at) if before else at, underway)
-    return results
-
-
 def verification_key(run: RunRow) -> bytes:
     """Return the key that a run shares with its verifications."""
     return _encode_key([run.suite, run.target, run.pool, run.stack, run.image])
@@ -311,52 +283,36 @@ def blessed_evidence(snapshot: Snapshot) -> Iterator[tuple[Entry, Evidence]]:
         if run.outcome == "passed":
             passed.setdefault((run.suite, run.sku), []).append(run)
     for target in snapshot.targets.values():
-        if not target.policy.canary.require:
+        policy = target.policy.canary
+        if not policy.require:
             continue
-        for pool in target.pools:
-            for entry in snapshot.matrix.entries.of(target.name):
-                if entry.status != "blessed":
-                    continue
-                for run in _supporting_runs(entry, target, pool, passed):
-                    if (entry.name, run.id) not in seen:
-                        seen.add((entry.name, run.id))
-                        yield entry, run
+        blessed = [e for e in snapshot.matrix.entries.of(target.name) if e.status == "blessed"]
+        for pool, entry, suite in product(target.pools, blessed, policy.suites):
+            runs = passed.get((suite, pool.gpu.sku), ()) if pool.gpu else ()
+            allowed = [
+                run
+                for run in runs
+                if run.counts_for(policy) and entry.matches(Stack(run.components), pool)
+            ]
+            latest = max(allowed, key=lambda run: run.finished, default=None)
+            if latest and (entry.name, latest.id) not in seen:
+                seen.add((entry.name, latest.id))
+                yield entry, latest
 
 
 def verification_candidates(
-    found: Sequence[tuple[Entry, Evidence]],
-    runs: Mapping[str, RunRow],
-    again: Mapping[bytes, LastVerification],
+    found: Iterable[tuple[Entry, Evidence]], runs: Mapping[str, RunRow], tried: Iterable[RunRow]
 ) -> list[EntryVerification]:
-    """Return the candidates for `compatgate.canary.run.select_due`."""
+    """Return the candidates for `select_due`; ``tried`` are verifications so far, in any order."""
+    last: dict[bytes, tuple[int, bool]] = {}
+    for run in tried:
+        key = verification_key(run)
+        at, underway = last.get(key, (0, False))
+        last[key] = max(at, int(run.created_at.timestamp())), underway or not run.has_ended
     made = []
     for entry, evidence in found:
-        run = runs.get(evidence.id)
-        if run is None:
-            continue
-        last = again.get(verification_key(run))
-        made.append(
-            EntryVerification(
-                run=evidence.id,
-                entry=entry.name,
-                suite=evidence.suite,
-                sku=evidence.sku,
-                finished=evidence.finished,
-                tried=last.at if last else None,
-                underway=bool(last and last.underway),
-            )
-        )
+        if measured := runs.get(evidence.id):
+            about = (evidence.id, entry.name, evidence.suite, evidence.sku, evidence.finished)
+            latest = last.get(verification_key(measured), (None, False))
+            made.append(EntryVerification(*about, *latest))
     return made
-
-
-def _supporting_runs(
-    entry: Entry, target: Target, pool: Pool, passed: Mapping[tuple[str, str], list[Evidence]]
-) -> Iterator[Evidence]:
-    if pool.gpu is None:
-        return
-    policy = target.policy.canary
-    for suite in policy.suites:
-        runs = [run for run in passed.get((suite, pool.gpu.sku), ()) if run.counts_for(policy)]
-        about = [run for run in runs if entry.matches(Stack(run.components), pool)]
-        if about:
-            yield max(about, key=lambda run: run.finished)

@@ -98,7 +98,7 @@ def shared(
     url = new_database(folder / "gate.db")
     rooms = open_rooms(url, overlays=[])
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("compatgate.canary.worker.LocalWatch", lambda *_: probe)
+        patched.setattr("compatgate.canary.worker.watch_local", lambda *_: probe)
         staging = make_staging(rooms, url, folder, gpu_engine)
         staging.hosts(host_table("stage", gpu_engine, health="local"))
         vary_python(gpu_engine.api, GOOD, RATIO="1")

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from compatgate.canary.executors.host_watch import LocalWatch, skip_watch
+from compatgate.canary.executors.host_watch import skip_watch, watch_local
 from compatgate.canary.health import Event, Gpu, Snapshot, read_log
 from compatgate.canary.health.snapshot import Process
 
@@ -38,7 +38,7 @@ def watch(facts):
         def look():
             return left.pop(0) if len(left) > 1 else left[0]
 
-        return LocalWatch(facts.xid, 3600, look=look, log=log)
+        return watch_local(facts.xid, 3600, look=look, log=log)
 
     return make
 

@@ -12,10 +12,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from docker.errors import APIError
 
 from compatgate.canary.executors import EXECUTORS, Job, docker, open_executor
 from compatgate.canary.executors.docker import containers
-from compatgate.canary.executors.docker.engine import _translate_start_failure, missing_image_error
+from compatgate.canary.executors.docker.engine import missing_image_error, translate_start_errors
 from compatgate.canary.hosts import Host, Slurm
 from compatgate.canary.protocol.jsonl import LOST_LINE
 from compatgate.canary.workload import ImageSpec, Limits, Workload
@@ -129,14 +130,15 @@ def test_an_engine_that_cannot_limit_is_refused() -> None:
     ],
 )
 def test_what_an_engine_lacks_is_no_infrastructure_error(said: str, expected: str) -> None:
-    error = _translate_start_failure(said, "nvcc", "stage")
-    assert error is not None
-    assert not isinstance(error, InfrastructureError)
-    assert expected in error.problem
+    with pytest.raises(CompatgateError) as caught, translate_start_errors("nvcc", "stage"):
+        raise APIError("500", explanation=said)
+    assert not isinstance(caught.value, InfrastructureError)
+    assert expected in caught.value.problem
 
 
 def test_other_errors_at_the_start_may_pass() -> None:
-    assert _translate_start_failure("containerd: connection refused", "x", "stage") is None
+    with pytest.raises(APIError), translate_start_errors("x", "stage"):
+        raise APIError("500", explanation="containerd: connection refused")
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ from compatgate.canary.executors.slurm.containers import (
 from compatgate.canary.executors.slurm.submission import (
     make_batch_script,
     make_sbatch_arguments,
+    time_limit,
 )
 from compatgate.canary.hosts import Slurm
 from compatgate.canary.workload import ImageSpec, Limits, Workload
@@ -38,7 +39,8 @@ JOB = Job("run_1", 1, "gemm-0", WORKLOAD, image=IMAGE)
 
 def test_a_job_asks_for_what_its_workload_needs_and_no_more() -> None:
     slurm = Slurm("/shared", partition="gpu", gres="gpu:a100", extra=("--reservation=canary",))
-    asked = make_sbatch_arguments(JOB, slurm, "/shared/run_1/1-gemm-0")
+    seconds = time_limit(JOB, slurm, looks=False)
+    asked = make_sbatch_arguments(JOB, slurm, "/shared/run_1/1-gemm-0", seconds)
     for part in ("--gres=gpu:a100:2", "--mem=3072M", "--cpus-per-task=3", "--time=11",
                  "--no-requeue", "--partition=gpu", "--nodes=1"):  # fmt: skip
         assert part in asked
@@ -47,9 +49,9 @@ def test_a_job_asks_for_what_its_workload_needs_and_no_more() -> None:
 
 
 def test_time_to_fetch_an_image_is_added_to_slurms_limit() -> None:
-    assert "--time=41" in make_sbatch_arguments(
-        JOB, Slurm("/s", gres="gpu:a100", container="pyxis"), "/s/f"
-    )
+    slurm = Slurm("/s", gres="gpu:a100", container="pyxis")
+    seconds = time_limit(JOB, slurm, looks=False)
+    assert "--time=41" in make_sbatch_arguments(JOB, slurm, "/s/f", seconds)
 
 
 @pytest.mark.parametrize("run", ["../x", "a b", "a\n#SBATCH --uid=0", "", "-x"])

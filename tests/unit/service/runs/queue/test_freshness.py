@@ -9,7 +9,7 @@ from compatgate.core.gpus import resolve_gpu
 from compatgate.core.matrix import Evidence
 from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.versions import parse_version
-from compatgate.service.runs.evidence.evidence import assess_freshness
+from compatgate.service.runs.evidence.pools import assess_freshness
 
 NOW, DAY = 2_000_000_000, 86400
 POLICY = CanaryPolicy(require=True, max_age_s=30 * DAY, suites=("smoke",), soak=("soak",))

@@ -30,7 +30,7 @@ def pick(
         return next(able, None)
 
     found = choose_run(offers, {name: taken.get(name, set()) for name in hosts}, next_for)
-    return (found.run.id, found.host, found.slots) if found else None
+    return (found[0].id, *found[1:]) if found else None
 
 
 def test_the_first_run_gets_the_lowest_free_slots_of_the_emptiest_host() -> None:

@@ -17,9 +17,7 @@ from compatgate.core.request import CanaryPolicy, Policy, Pool, Target
 from compatgate.core.versions import parse_version
 from compatgate.service.runs.queue.models import RunRow
 from compatgate.service.runs.queue.submission import (
-    LastVerification,
     blessed_evidence,
-    last_verifications,
     verification_candidates,
     verification_key,
 )
@@ -120,20 +118,20 @@ def test_runs_are_alike_whatever_became_of_them() -> None:
     assert verification_key(row()) != verification_key(row(pool="other"))
 
 
-def test_what_was_asked_again_is_the_latest_of_its_like_and_underway_if_any_is() -> None:
+def test_the_latest_of_its_like_counts_and_is_underway_if_any_is() -> None:
     later = datetime(2026, 11, 22, 12, tzinfo=UTC)
-    asked = last_verifications([row(state="running"), row(created_at=later), row(suite="soak")])
-    assert asked[verification_key(row())] == LastVerification(int(later.timestamp()), underway=True)
-    assert asked[verification_key(row(suite="soak"))] == LastVerification(SECONDS, underway=False)
+    tried = [row(state="running"), row(created_at=later), row(suite="soak")]
+    found = [(entry(), passed("run_1")), (entry(), passed("run_2"))]
+    smoke, soak = verification_candidates(
+        found, {"run_1": row(), "run_2": row("run_2", suite="soak")}, tried
+    )
+    assert (smoke.tried, smoke.underway) == (int(later.timestamp()), True)
+    assert (soak.tried, soak.underway) == (SECONDS, False)
 
 
 def test_what_is_shown_says_when_its_like_was_tried() -> None:
     found = [(entry(), passed("run_1")), (entry(), passed("run_of_another_database"))]
-    (one,) = verification_candidates(
-        found,
-        {"run_1": row()},
-        {verification_key(row()): LastVerification(SECONDS + 5, underway=True)},
-    )
-    assert (one.run, one.tried, one.underway) == ("run_1", SECONDS + 5, True)
-    (never,) = verification_candidates(found, {"run_1": replace(row(), suite="soak")}, {})
+    (one,) = verification_candidates(found, {"run_1": row()}, [row(state="running")])
+    assert (one.run, one.tried, one.underway) == ("run_1", SECONDS, True)
+    (never,) = verification_candidates(found, {"run_1": replace(row(), suite="soak")}, [])
     assert (never.tried, never.underway) == (None, False)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from sample_runs import report, step
 
+from compatgate.canary.engine.baseline_judge import list_samples
 from compatgate.canary.judge.measurements import read_measurements
 from compatgate.canary.run import Check, Metric
-from compatgate.canary.samples import list_samples
 
 
 def test_a_sound_step_gives_the_lines_of_the_protocol_to_the_last_bit() -> None:
