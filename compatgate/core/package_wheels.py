@@ -82,7 +82,7 @@ def _is_within(spec: str, version: Version) -> bool:
     from packaging.version import Version as Pep440
 
     try:
-        return SpecifierSet(spec).contains(Pep440(version.public.lstrip("b")), prereleases=True)
+        return SpecifierSet(spec).contains(Pep440(version.public.lstrip("bR")), prereleases=True)
     except InvalidVersion:
         return False
 
