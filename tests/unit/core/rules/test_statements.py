@@ -206,7 +206,7 @@ def test_code_that_a_program_brings_runs_on_the_gpus_that_its_maker_names(ask_wi
     assert [f.outcome for f in found(ask_with(B200, f"{BASE},fast=1.5", said), "CG411")] == ["fail"]
 
 
-@pytest.mark.parametrize("compiled", ["run", "shipped"])
+@pytest.mark.parametrize("compiled", ["run", "shipped", "nothing"])
 def test_a_program_whose_maker_states_its_driver_needs_no_cuda(compiled, ask_with):
     on_linux = 'driver>=550; sys_platform != "win32"'
     said = statement(compiled=compiled, requires=(on_linux, 'driver>=600; sys_platform == "win32"'))
