@@ -177,6 +177,9 @@ def _statement_problems(name: str, row: dict[str, Any]) -> Iterator[Problem]:
     least, last = row.get("least_capability"), row.get("last_capability")
     if least and last and parse_capability(least) > parse_capability(last):
         yield Problem("package-capability", subject, f"{least} is above {last}")
+    if row.get("compiled") == "shipped" and not (least or last or row.get("cuda")):
+        what = "shipped code needs its GPUs or its CUDA"
+        yield Problem("package-capability", subject, what)
     if row.get("fixed") and not row.get("builds"):
         yield Problem("package-builds", subject, "names no builds, so no fix is possible")
 

@@ -82,7 +82,8 @@ def _is_within(spec: str, version: Version) -> bool:
     from packaging.version import Version as Pep440
 
     try:
-        return SpecifierSet(spec).contains(Pep440(version.public.lstrip("b")), prereleases=True)
+        plain = version.public.lstrip("bR")  # b9060 of llama.cpp, R2024a of MATLAB
+        return SpecifierSet(spec).contains(Pep440(plain), prereleases=True)
     except InvalidVersion:
         return False
 

@@ -393,7 +393,7 @@ def _parse_pep440(name: str, text: str) -> Version:
     from packaging.version import Version as Pep440
 
     try:
-        parsed = Pep440(text)
+        parsed = Pep440(text.removeprefix("R"))  # R2024a of MATLAB
     except InvalidVersion:
         raise _version_error(name, text, "like 2.4.1 or 2.4.1+cu121") from None
     local = parsed.local or ""

@@ -97,6 +97,7 @@ def test_a_package_may_be_stated_alone(folder):
         ({"builds": [{"cuda": "12", "code": ["sm_80"]}]}, "package-versions"),
         ({"requires": ["torch >"]}, "package-requires"),
         ({"least_capability": "9.0", "last_capability": "8.0"}, "package-capability"),
+        ({"compiled": "shipped"}, "package-capability"),
         ({"fixed": True}, "package-builds"),
         ({"builds": [{"code": ["8.0"]}]}, "schema"),
     ],

@@ -25,6 +25,7 @@ from compatgate.core.versions import agree, format_parts, make_version, parse_ve
         ("torch", "2.4.0", "2.4"),
         ("torch", "2.4.1", "2.4.1+cu121"),
         ("llama-cpp", "9060", "b9060"),
+        ("matlab", "2024a", "R2024a"),
     ],
 )
 def test_spellings_of_one_release_are_equal(component, one, other):

@@ -199,6 +199,28 @@ def test_what_compiles_for_the_gpu_that_it_finds_is_judged(ask_with):
     assert verdict.verdict == "pass"
 
 
+def test_code_that_a_program_brings_runs_on_the_gpus_that_its_maker_names(ask_with):
+    said = statement(compiled="shipped", least_capability=(8, 0), last_capability=(9, 0))
+    assert ask_with(H100, f"{BASE},fast=1.5", said).verdict == "pass"
+    assert [f.outcome for f in found(ask_with(T4, f"{BASE},fast=1.5", said), "CG411")] == ["fail"]
+    assert [f.outcome for f in found(ask_with(B200, f"{BASE},fast=1.5", said), "CG411")] == ["fail"]
+
+
+@pytest.mark.parametrize("compiled", ["run", "shipped", "nothing"])
+def test_a_program_whose_maker_states_its_driver_needs_no_cuda(compiled, ask_with):
+    on_linux = 'driver>=550; sys_platform != "win32"'
+    said = statement(compiled=compiled, requires=(on_linux, 'driver>=600; sys_platform == "win32"'))
+    assert ask_with(H100, "fast=1.5", said).verdict == "pass"
+    older = ask_with("driver=535.104.05,gpu=H100-SXM5-80GB", "fast=1.5", said)
+    assert [f.need for f in found(older, "CG412")] == [">=550"]
+    assert found(older, "CG901") == []
+
+
+def test_a_program_without_a_stated_driver_needs_its_cuda(ask_with):
+    said = statement(compiled="shipped", least_capability=(8, 0))
+    assert [f.component for f in found(ask_with(H100, "fast=1.5", said), "CG901")] == ["cuda"]
+
+
 def test_what_has_no_gpu_code_of_its_own_is_judged(ask_with):
     verdict = ask_with(H100, f"{BASE},fast=1.5", statement(compiled="nothing"))
     assert verdict.verdict == "pass"
