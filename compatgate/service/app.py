@@ -142,12 +142,7 @@ def open_far_rooms(
     wheels: WheelSettings | None,
     spool_size: int,
 ) -> Rooms:
-    """Open the rooms of a far gate for one process.
-
-    Args:
-        callers: their secrets are the only tokens that this gate knows.
-        spool_size: bytes of each process's spool.
-    """
+    """Open the rooms of a far gate for one process; it knows the secrets of its callers alone."""
     facts = bundle.present.snapshot.facts
     snapshots = Snapshots(NoDatabase(bundle.options), facts, StoredEvidence())
     gate = FarGate(snapshots, bundle, images=images, wheels=wheels, spool_size=spool_size)

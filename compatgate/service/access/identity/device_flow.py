@@ -26,12 +26,7 @@ T = TypeVar("T", bound=Struct)
 
 
 class DeviceCode(Struct, frozen=True):
-    """The code of the issuer, and the intervals of waiting for the person.
-
-    Attributes:
-        interval: seconds between two questions.
-        expires_in: seconds until the code ends.
-    """
+    """The code of the issuer, and how many seconds to wait between questions, and in all."""
 
     device_code: str
     user_code: str

@@ -35,12 +35,7 @@ _FRESH_S = 600
 
 
 class Attempt(Struct, frozen=True):
-    """A sign-in that the browser has begun.
-
-    Attributes:
-        place: page to show afterwards.
-        at: seconds since the epoch.
-    """
+    """A sign-in that the browser has begun, and the page to show afterwards; ``at``: Unix time."""
 
     state: str
     nonce: str

@@ -66,12 +66,7 @@ class ClaimNames(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionLimits(Struct, frozen=True, forbid_unknown_fields=True):
-    """The ends of sessions.
-
-    Attributes:
-        idle: without a request for so long.
-        longest: after signing in, however much it is used.
-    """
+    """The ends of sessions: without a request for so long, and at the latest after signing in."""
 
     idle: str = "1h"
     longest: str = "12h"
@@ -224,13 +219,7 @@ class Access(Struct, frozen=True):
 
 
 class Person(Struct, frozen=True):
-    """A person as the issuer describes them.
-
-    Attributes:
-        subject: the issuer's stable id.
-        name: what people know them by; empty: the issuer does not say.
-        groups: those that the settings name.
-    """
+    """A person as the issuer describes them, by a stable id, with the groups of the settings."""
 
     issuer: str
     subject: str

@@ -100,7 +100,6 @@ def _shape_problem(raw: RawDocument, error: msgspec.ValidationError) -> Document
 
 
 def _fields_at(place: FieldPath) -> tuple[str, ...]:
-    """Return the keys that an object may have."""
     names = [step for step in place if isinstance(step, str)]
     kinds: dict[str, type[Struct]] = {
         "people": PeopleSettings,

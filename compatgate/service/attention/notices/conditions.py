@@ -37,8 +37,6 @@ def count_of(count: int, one: str, several: str = "") -> str:
 
 
 class _Group(Struct):
-    """The members of one condition so far."""
-
     level: IncidentLevel
     message: str
     noun: tuple[str, str] | None

@@ -76,12 +76,7 @@ class IncidentFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class Attention(Struct, frozen=True):
-    """Conditions that need attention, for the first page.
-
-    Attributes:
-        leading: a few of each kind, in the order of kinds.
-        surveyed_at: None: there was no survey yet.
-    """
+    """Conditions that need attention, for the first page; leading are a few of each kind."""
 
     leading: Sequence[IncidentBody]
     counts: dict[IncidentKind, dict[str, int]]

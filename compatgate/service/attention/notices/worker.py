@@ -62,12 +62,7 @@ class IncidentWebhook(Struct, frozen=True):
 
 
 def read_webhook(url: str, key: str, public_url: str) -> IncidentWebhook:
-    """Return the receiver of incidents.
-
-    Args:
-        key: a file with the key, or ``env:VARIABLE``.
-        public_url: of this service, for links; empty: there are none.
-    """
+    """Return the receiver; the key is a file or ``env:VARIABLE``, the public URL is for links."""
     hint = "https://HOST/PATH, without user and password"
     try:
         parts = urlsplit(url)

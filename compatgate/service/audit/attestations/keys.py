@@ -140,7 +140,6 @@ def key_pem(keys: Sequence[SSlibKey]) -> bytes:
 
 
 def _crypto_key(key: SSlibKey) -> Any:
-    """Return a key in the form of ``cryptography``."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
@@ -224,7 +223,6 @@ def signer_maker(
 
 
 def _read_private(path: str) -> bytes:
-    """Read a file that only its owner can read."""
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode

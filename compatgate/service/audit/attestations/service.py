@@ -28,13 +28,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class SigningOptions(Struct, frozen=True):
-    """The operator's signing options.
-
-    Attributes:
-        make: makes the signer, in each process; None: this gate signs nothing.
-        keys: public keys, the signer's first; then former and future keys.
-        valid_for: validity of an attestation after the last decision.
-    """
+    """The operator's signing options; an attestation is valid for so long after a decision."""
 
     make: Callable[[], Signer] | None = None
     keys: tuple[SSlibKey, ...] = ()

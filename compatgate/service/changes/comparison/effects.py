@@ -53,12 +53,7 @@ _MAX_PLACES = 40
 
 
 class GridRow(Struct, frozen=True):
-    """A row of a table of verdicts before and after a change.
-
-    Attributes:
-        cells: one for each column; None: nothing was decided there.
-        path: of the row's page; empty: it has none.
-    """
+    """A row of verdicts before and after a change, a cell for each column; None: not decided."""
 
     label: str
     cells: tuple[Difference | None, ...]
@@ -74,10 +69,8 @@ class GridRow(Struct, frozen=True):
 class Grid(Struct, frozen=True):
     """Verdicts before and after a change, of stacks in rows and places in columns.
 
-    Attributes:
-        changed: number of cells that differ, those that are not shown included.
-        compared: number of cells that were decided on both sides.
-        left: number of cells that were not, because the time or the size ended.
+    ``changed`` counts cells that are not shown, too; ``left``: those for which the time or the size
+    did not suffice.
     """
 
     columns: tuple[str, ...] = ()
@@ -88,12 +81,7 @@ class Grid(Struct, frozen=True):
 
 
 class TouchedTarget(Struct, frozen=True):
-    """A target that a change affects.
-
-    Attributes:
-        nodes: declared, of all its pools.
-        owner: empty: nobody is named.
-    """
+    """A target that a change affects, with the declared nodes of all its pools."""
 
     name: str
     nodes: int
@@ -102,13 +90,7 @@ class TouchedTarget(Struct, frozen=True):
 
 
 class NeededCanary(Struct, frozen=True):
-    """A canary run that a change needs, with the initial values of its form.
-
-    Attributes:
-        pool: with the GPU and driver; empty: none is known.
-        stack: that stands for the entry, as text; empty: none can be made.
-        image: that was asked about last and matches; empty: none is recorded.
-    """
+    """A canary run that a change needs, with the values that its form begins with."""
 
     need: NeededEvidenceBody
     pool: str = ""
@@ -117,14 +99,10 @@ class NeededCanary(Struct, frozen=True):
 
 
 class ChangeEffects(Struct, frozen=True):
-    """The effects of a change.
+    """The effects of a change: on recorded questions, cells, targets and their owners.
 
-    Attributes:
-        backtest: recorded questions, decided before and after it.
-        targets: that it concerns, at most 50.
-        owners: of the targets and the changed documents.
-        canaries: that policies ask for, or that would be evidence; at most 20.
-        lets_through: what a waiver lets through; None: the change makes no waiver.
+    ``canaries``: runs that policies ask for, or that would be evidence. ``lets_through``: what a
+    waiver lets through; None: the change makes no waiver.
     """
 
     backtest: BacktestBody
@@ -181,7 +159,6 @@ def _owner_of(document: Document) -> str:
 
 
 def _prepare(need: NeededEvidenceBody, after: Snapshot, backtest: BacktestBody) -> NeededCanary:
-    """Return a needed run with what its form begins with."""
     target, wanted = after.targets.get(need.target), (need.sku, need.driver)
     pools = [
         pool.name
@@ -251,7 +228,6 @@ def _list_rows(
     targets: set[str],
     backtest: BacktestBody,
 ) -> Iterator[tuple[Subject, str, str]]:
-    """Yield subjects, each with its label and a note."""
     edited = [key_of(e.document)[1] for e in edits if isinstance(e.document, EntryDoc)]
     others = [
         entry.name

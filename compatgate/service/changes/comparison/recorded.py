@@ -43,13 +43,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Recorded(Struct, frozen=True):
-    """The questions of a period, each once, the latest first.
-
-    Attributes:
-        decisions: number of decisions that were read.
-        complete: every decision of the period was read; else only the newest.
-        remarks: what was left out, in words.
-    """
+    """The questions of a period, each once, the latest first; remarks say what was left out."""
 
     questions: tuple[Subject, ...]
     decisions: int

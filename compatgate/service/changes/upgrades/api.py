@@ -109,7 +109,6 @@ def may_start(call: Call[MayStartQuery]) -> Reply:
 def _change(
     action: str, returns: str, **fields: Any
 ) -> Callable[[Callable[[Call[Any]], Reply]], Route]:
-    """Declare the route of a change of an upgrade, which returns the upgrade."""
     path, found = f"/upgrades/{{name}}/{action}", Returns(UpgradeBody, returns)
     return routes.post(path, found, errors=(404, 409), **fields)
 

@@ -292,7 +292,6 @@ class Upgrades:
         return after
 
     def _mark_good(self, session: Session, row: UpgradeRow, now: datetime, *, done: bool) -> None:
-        """Store the state of the target that a rollback returns to."""
         snapshot = self._snapshots.current()
         target = snapshot.targets.get(row.target)
         if target is None:

@@ -122,14 +122,7 @@ class DomainView(Struct, frozen=True):
 
 
 class WaveView(Struct, frozen=True):
-    """A wave as the page shows it.
-
-    Attributes:
-        more: number of domains that are not shown.
-        owed: what must be done before it starts, in a few words each.
-        act: of a button: ``start``, ``go on``, or nothing.
-        lacking: its nodes without the driver, cluster and name, once it has started.
-    """
+    """A wave as the page shows it; ``act`` of its button: ``start``, ``go on``, or nothing."""
 
     wave: Wave
     state: str
@@ -194,7 +187,6 @@ def _arrange_wave(view: UpgradeView, asker: str, wave: Wave) -> WaveView:
 
 
 def _name_state(view: UpgradeView, wave: Wave, answer: Decision) -> tuple[str, str]:
-    """Return the state of a wave in words, and its badge."""
     row, now = view.row, view.known.now
     if not wave.expected:
         return "excluded", "cancelled"

@@ -42,8 +42,6 @@ class AskedResult(Struct, frozen=True):
 
 
 class _Weighed(Struct, frozen=True):
-    """The combined result of an object."""
-
     results: tuple[QuestionResult, ...]
 
     @property
@@ -106,7 +104,6 @@ class AnswerMaker:
         return () if degraded is None else (f"compatgate (degraded): {degraded.sentence}",)
 
     def _weigh(self, result: AskedResult, review: Review, asked: ReviewContext) -> QuestionResult:
-        """Return what the answer says about a question."""
         question, verdict = result.question, result.verdict
         if verdict is not None and verdict.allowed:
             return self._admit(question, verdict, review, asked)
@@ -167,7 +164,6 @@ def refuse_as_written(said: str, remarks: tuple[str, ...] = ()) -> ReviewAnswer:
 
 
 def _admit_placement(question: Question, finding: Finding, *, is_pod: bool) -> QuestionResult:
-    """Warn about the placement of an admitted container."""
     result = result_of_placement(finding, is_pod=is_pod)
     said = messages.placement_warning(question, finding, would_deny=result == "would_deny")
     return QuestionResult(question, None, result, (said,))

@@ -38,12 +38,10 @@ _MATCHES_KEPT = 64
 
 
 class KnownPool(Struct, frozen=True):
-    """A pool with known nodes.
+    """A pool with known nodes, cut into slices of a profile (None: whole GPUs).
 
-    Attributes:
-        cut: profile of its slices; None: whole GPUs.
-        is_reached: the pod may land on some of them.
-        gives_whole: ``nvidia.com/gpu`` stands for its product on some of those.
+    The pod may reach some of them; ``gives_whole``: ``nvidia.com/gpu`` is its product on some of
+    those.
     """
 
     name: str
@@ -59,12 +57,7 @@ class KnownPool(Struct, frozen=True):
 
 
 class TargetNodes(Struct, frozen=True):
-    """The known nodes of a target that a pod may land on.
-
-    Attributes:
-        pools: those with known nodes; empty: the pools of its known nodes are not told.
-        reached: the pod may land on some of them.
-    """
+    """The known nodes of a target; without pools, the pools of its nodes are not told."""
 
     target: str
     pools: tuple[KnownPool, ...]
@@ -119,13 +112,7 @@ def mig_profile(text: str) -> str | None:
 
 
 class _OwnNodes(Struct, frozen=True):
-    """The nodes of a target.
-
-    Attributes:
-        labelled: nodes with its labels; others may have displaced it.
-        own: those that are its, by labels or assigned.
-        nodes: on which it counts: its own, and those whose report names it.
-    """
+    """The nodes with a target's labels, its own, and those on which it counts as a report says."""
 
     target: str
     labelled: Nodes

@@ -32,12 +32,10 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class MatchedTarget(Struct, frozen=True):
-    """The targets that a pod may run on.
+    """The targets that a pod may run on; ``possible``: nothing says that it does, nor the contrary.
 
-    Attributes:
-        how: ``possible``: nothing in the pod says that it runs on one, nor that it does not.
-        open: where there are no targets, those that are for no namespace and that nothing in the
-            pod excludes: only an annotation leads there.
+    ``open``: where there are none, those for no namespace that nothing in the pod excludes: only an
+    annotation leads there.
     """
 
     targets: tuple[str, ...]

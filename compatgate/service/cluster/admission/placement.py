@@ -47,10 +47,8 @@ _MAX_ALTERNATIVES = 64
 class NodeSelection(Struct, frozen=True):
     """The GPUs of nodes, as far as labels tell.
 
-    Attributes:
-        products: profiles of the products that they may be labelled with, None for a whole one;
-            None: any.
-        single: slices may be handed out as ``nvidia.com/gpu`` there.
+    ``products``: profiles that they may be labelled with, None for a whole product; None: any.
+    ``single``: slices may be handed out as ``nvidia.com/gpu`` there.
     """
 
     products: frozenset[str | None] | None
@@ -144,11 +142,8 @@ class PlacementMatrix(Struct, frozen=True):
 class Placement(Struct, frozen=True):
     """A target that a container is judged on, or a finding against running there.
 
-    Attributes:
-        target: None: it is bound for none.
-        pools: of the target, that its request leads to; empty: all.
-        possible: nothing says that it runs there, nor that it does not.
-        finding: ``fail`` denies, ``warn`` is said; None: the gate is asked.
+    Without a finding the gate is asked. ``pools``: of the target, that the request leads to; empty:
+    all.
     """
 
     target: str | None
@@ -161,10 +156,8 @@ class Placement(Struct, frozen=True):
 class ContainerWorkload(Struct, frozen=True):
     """The properties of a container that decide where it is judged.
 
-    Attributes:
-        slices: products of slices that its pod selects nodes by, to be shown.
-        resources: that it requests; empty: what it gets is not told by a resource.
-        is_pod: the object is the pod; a template may get more tolerations before it is one.
+    ``resources`` is empty where no resource tells what it gets. A template (not ``is_pod``) may get
+    more tolerations before it is a pod.
     """
 
     named: str
@@ -229,12 +222,7 @@ def _usable(
 
 
 class _PoolChoice(Struct, frozen=True):
-    """The pools of a target that a container may get its GPUs of.
-
-    Attributes:
-        lacking: what it requests and no pool gives; empty: nothing.
-        is_kept_out: pools have it, and no known node of these lets the pod in.
-    """
+    """The pools for a container, or what it lacks; kept out: no known node of a pool lets it in."""
 
     pools: frozenset[str]
     lacking: str = ""

@@ -78,14 +78,10 @@ NO_DEVICES = ("", "void", "none")
 
 
 class VariableChanges(Struct, frozen=True):
-    """The effect of the variables on a question.
+    """The effect of the variables on a question, with what they leave open or unread, in words.
 
-    Attributes:
-        open: unknowns that they cause, in sentences.
-        unread: parts that were not read, in sentences.
-        asks: they ask the container runtime for GPUs.
-        declines: they ask it for none, whatever the image asks for.
-        leads: they may lead an interpreter to other packages.
+    They may ask the container runtime for GPUs, decline any, or lead an interpreter to other
+    packages.
     """
 
     set: dict[str, Any] = {}

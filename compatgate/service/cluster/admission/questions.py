@@ -69,11 +69,8 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 class Question(Struct, frozen=True):
     """A question about a container on a target; equal containers share one question.
 
-    Attributes:
-        target: None: it is bound for none.
-        possible: nothing says that it runs on this target, nor that it does not.
-        waiver: that the object names for its exemption.
-        finding: what is wrong with where it is to run; then the gate is not asked.
+    Without a target it is bound for none. With a finding, which says what is wrong with where it is
+    to run, the gate is not asked. ``waiver``: that the object names for its exemption.
     """
 
     target: str | None
@@ -183,7 +180,6 @@ class _QuestionMaker:
         stated: Mapping[str, Any],
         matrix: PlacementMatrix,
     ) -> None:
-        """Add the question about a container at one place."""
         if self._kind.scope == "Cluster" and place.target is None and not place.finding:
             self.remarks.append(_NO_NAMESPACE)
             return
@@ -225,7 +221,6 @@ def _workload(
     *,
     is_pod: bool,
 ) -> ContainerWorkload:
-    """Return the properties that all containers of a pod share."""
     terms = list(terms_of(pod.spec))
     bound = match_targets(namespace, terms, known.targets)
     landing = NOWHERE_KNOWN
@@ -328,12 +323,7 @@ class Exemption(Struct, frozen=True):
 
 
 class ExemptionResult(Struct, frozen=True):
-    """The result of an exemption request.
-
-    Attributes:
-        waiver: that exempts; None: none does.
-        why_not: why the named waiver does not exempt; empty if none was named.
-    """
+    """The waiver that exempts, or why the named one does not."""
 
     waiver: Waiver | None = None
     why_not: str = ""

@@ -52,12 +52,7 @@ _REASONS = {
 
 
 class Review(Struct, frozen=True):
-    """A request of the API server.
-
-    Attributes:
-        document: the object; None where there is none (a deletion).
-        old: the object before an update.
-    """
+    """A request of the API server; a deletion has no object, an update the one before, too."""
 
     uid: str
     operation: str
@@ -71,12 +66,7 @@ class Review(Struct, frozen=True):
 
 
 class QuestionResult(Struct, frozen=True):
-    """The result of one question.
-
-    Attributes:
-        verdict: None: the gate was not asked, or the containers match no target.
-        messages: the denial, or warnings.
-    """
+    """The result of one question; without a verdict the gate was not asked."""
 
     question: Question
     verdict: Verdict | None
@@ -88,12 +78,8 @@ class QuestionResult(Struct, frozen=True):
 class ReviewAnswer(Struct, frozen=True):
     """The answer to the API server.
 
-    Attributes:
-        code: HTTP status that the client of the API server sees when it is denied.
-        audit: for the cluster's audit log.
-        outcome: for metrics; it is not sent.
-        results: of each question, where all were decided.
-        remarks: the warnings that are about the object and not about a question.
+    ``audit`` is for the cluster's log, ``outcome`` for metrics: it is not sent. Remarks are the
+    warnings about the object and not about a question.
     """
 
     allowed: bool
@@ -126,11 +112,7 @@ class ReviewAnswer(Struct, frozen=True):
 
 
 def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
-    """Read a request.
-
-    Returns:
-        Its uid (empty if it has none, or one that is too long), and the request or the error.
-    """
+    """Return the uid of a request (empty: none, or too long), and the request or its error."""
     try:
         check_collections(raw)
         document = read_mapping(decode_strict(raw))

@@ -52,13 +52,7 @@ _SHOWN = 63
 
 
 class Manifest(Struct, frozen=True):
-    """An object that may make pods.
-
-    Attributes:
-        raw: the document that holds it, with lines.
-        inside: where in that document it is; empty: it is the document.
-        namespace: that it goes to; empty: it is in none.
-    """
+    """An object that may make pods: the document that holds it, and where it is inside."""
 
     raw: RawDocument
     inside: FieldPath
@@ -134,12 +128,7 @@ class Manifests(Struct, frozen=True):
 
 
 def read_manifests(paths: Collection[str], namespace: str, kinds: Kinds) -> Manifests:
-    """Read files, folders and standard input.
-
-    Args:
-        paths: ``-`` is standard input; a folder stands for its YAML and JSON files.
-        namespace: of objects that state none.
-    """
+    """Read files, folders and standard input (``-``); the namespace is of objects without one."""
     problems = Problems()
     found: list[Manifest] = []
     claims: list[Manifest] = []

@@ -103,7 +103,6 @@ def _object_answer(manifest: Manifest, outcome: FindingOutcome, said: str) -> An
 
 
 def _result_answer(manifest: Manifest, result: ObjectResult) -> Answer:
-    """Return the answer about containers on a target."""
     container = manifest.locate(result.paths[0]) if result.paths else ()
     names = ", ".join(result.containers[:_MAX_NAMES])
     if (more := len(result.containers) - _MAX_NAMES) > 0:
@@ -161,7 +160,6 @@ def _answer(
 
 
 def _unjudged_finding(result: ObjectResult) -> Json:
-    """Return the finding of containers whose stack was not judged."""
     waived = result.waiver is not None
     if result.finding is not None:
         return {**result.finding, "outcome": "waived"} if waived else dict(result.finding)

@@ -146,12 +146,7 @@ def list_decisions(
 
 
 class GivenAnswer(Struct, frozen=True):
-    """A verdict, and the decisions of a period that gave it.
-
-    Attributes:
-        matrix_revision: the first that it was decided on.
-        asked_by: who asked, the latest first.
-    """
+    """A verdict, and the decisions of a period that gave it, from its first matrix revision on."""
 
     verdict_id: str
     outcome: Outcome
@@ -343,12 +338,7 @@ class AskedStack(Struct, frozen=True):
 
 
 class AskedStacks(Struct, frozen=True):
-    """Verdicts on targets.
-
-    Attributes:
-        found: the latest first.
-        complete: all decisions since the moment were read; else only the newest.
-    """
+    """Verdicts on targets, the latest first; ``complete``: all decisions were read."""
 
     found: tuple[AskedStack, ...] = ()
     decisions: int = 0
@@ -410,9 +400,8 @@ def _select_newest_on(
         Decision.asked_by,
         Decision.allowed,
     ).where(Decision.id >= first, Decision.decided_at >= since)
-    of_targets = Decision.target.is_not(None)
-    if targets is not None:
-        of_targets = Decision.target.in_(targets)
+    target = Decision.target
+    of_targets = target.is_not(None) if targets is None else target.in_(targets)
     return wanted.where(of_targets).order_by(Decision.id.desc()).limit(most).subquery()
 
 
@@ -479,8 +468,7 @@ class Decisions:
     def decisions_per_day(self, days: int, *, target: str | None = None) -> BarCounts:
         """Return decisions per day of the last days in UTC, 1 to 366, with today and empty days."""
         today = datetime.combine(clock.today(), time(), UTC)
-        back = range(min(max(days, 1), 366) - 1, -2, -1)
-        edges = [today - timedelta(days=n) for n in back]
+        edges = [today - timedelta(days=n) for n in range(min(max(days, 1), 366) - 1, -2, -1)]
         with self._database.reading() as session:
             return count_bars(session, edges, target=target)
 

@@ -115,12 +115,10 @@ class FarGate(Gate):
         return self.bundle.age_s()
 
     def require_writable(self) -> None:
-        """Refuse a change."""
+        """Refuse a change or a page."""
         raise ReadOnlyGate(self._central.url)
 
-    def require_pages(self) -> None:
-        """Refuse a page."""
-        raise ReadOnlyGate(self._central.url)
+    require_pages = require_writable
 
     def check_ready(self) -> dict[str, Any]:
         """Return the state of a gate that can decide."""

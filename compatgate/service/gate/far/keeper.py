@@ -76,19 +76,13 @@ class AppliedBundle(Struct, frozen=True):
         return cls(trusted, restore_snapshot(bundle.payload, bundle.facts, number))
 
 
-class _Stored(Struct, frozen=True):
-    """The state folder's record of the central gate."""
-
+class _Stored(Struct, frozen=True):  # the content of central.json
     central: str
     name: str
 
 
 class BundleKeeper:
-    """The state folder of a far gate: polls the bundle, and knows how old the present one is.
-
-    Attributes:
-        present: the bundle to decide on, from `prepare` on.
-    """
+    """The state folder of a far gate: polls the bundle, and knows how old the present one is."""
 
     present: AppliedBundle
     check = expire = follow_change = staticmethod(lambda: None)

@@ -257,7 +257,7 @@ class DeliveryDesk:
         except CompatgateError:
             raise
         except Exception as error:
-            if _is_missing_verdict(error):
+            if "FOREIGN KEY" in str(error).upper():  # of the driver: a decision has no verdict
                 what = "a decision has a verdict that neither the request nor this gate has"
                 raise ChainGap(what, field="verdicts", hint="start a new chain") from error
             raise unavailable(self._database, error) from error
@@ -308,7 +308,6 @@ class _ChainWriter(DecisionWriter):
 
 
 def _read_batch(request: DeliveryRequest, place: int) -> Delivery:
-    """Return a batch as a value."""
     sent, field = request.batches[place], f"batches[{place}]"
     if place and sent.sequence != request.batches[place - 1].sequence + 1:
         what = "does not follow the batch before"
@@ -346,8 +345,3 @@ def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecisi
         if text and not text.isprintable():
             raise BadInput("has characters that the log cannot store", field=f"{field}.{name}")
     return msgspec.convert(one, NewDecision, from_attributes=True)
-
-
-def _is_missing_verdict(error: Exception) -> bool:
-    """Return whether a driver's error says that a decision has no verdict."""
-    return "FOREIGN KEY" in str(error).upper()

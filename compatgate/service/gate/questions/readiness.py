@@ -18,7 +18,6 @@ from compatgate.errors import CompatgateError, Unavailable, quote_error
 DEADLINE_SECONDS = 2.0
 REUSED_SECONDS = 1.0
 """Time for which a result is reused."""
-_HINT = "the database or its disk has stalled; the check continues, ask again"
 
 
 class _ReadinessCheck:
@@ -64,7 +63,8 @@ class Readiness:
         left = latest.began + DEADLINE_SECONDS - time.monotonic()
         if not latest.over.wait(max(left, 0.0)):
             what = f"recording a decision takes longer than {DEADLINE_SECONDS:g} seconds"
-            raise Unavailable(what, field="database", hint=_HINT)
+            hint = "the database or its disk has stalled; the check continues, ask again"
+            raise Unavailable(what, field="database", hint=hint)
         if latest.error is not None:
             raise copy.copy(latest.error)
         return latest.state
@@ -82,8 +82,7 @@ class Readiness:
                 try:
                     thread.start()
                 except RuntimeError:  # the system has no threads left
-                    raise Unavailable(
-                        "the system cannot start another thread", hint="ask again"
-                    ) from None
+                    what = "the system cannot start another thread"
+                    raise Unavailable(what, hint="ask again") from None
                 self._latest = new
             return self._latest

@@ -66,11 +66,7 @@ class ForceOption(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Documents(Struct, frozen=True):
-    """Handles requests about one kind of document.
-
-    Attributes:
-        remarks: returns additional members of a document in an answer.
-    """
+    """Handles requests about one kind of document; ``remarks`` adds members to an answer."""
 
     kind: Kind
     plural: str

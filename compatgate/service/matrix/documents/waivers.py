@@ -70,11 +70,7 @@ def _load_targets(
 
 
 class Countdown(Struct, frozen=True):
-    """The state of a waiver and the time until its end.
-
-    Attributes:
-        days: from today to the last day; negative: the waiver has ended.
-    """
+    """The state of a waiver, and the days from today to its last day; negative: it has ended."""
 
     waiver: Waiver
     state: WaiverState
@@ -111,10 +107,8 @@ def _waiver_matches(waiver: Waiver, words: Iterable[str]) -> bool:
 def draft_waiver_form(verdict: Mapping[str, Any], on_unknown: str = "fail") -> dict[str, str]:
     """Return form fields for a waiver of exactly the findings that deny a stack.
 
-    Rules that no waiver can cover are left out.
-
-    Args:
-        on_unknown: of the policy; where it is ``fail``, what is unknown denies as well.
+    Rules that no waiver can cover are left out. Where ``on_unknown`` is ``fail``, what is unknown
+    denies.
     """
     denying = {verdict["verdict"], "fail", *(("unknown",) if on_unknown == "fail" else ())}
     against = {f["rule"] for f in verdict["findings"] if f["outcome"] in denying}

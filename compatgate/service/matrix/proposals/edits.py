@@ -16,7 +16,7 @@ from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents.imports import ChangeReader
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.documents.service import require_document, set_status
-from compatgate.service.matrix.proposals.models import Proposal
+from compatgate.service.matrix.proposals.repository import Proposal
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
 
 Key = tuple[Kind, str]

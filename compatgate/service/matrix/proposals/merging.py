@@ -19,8 +19,8 @@ from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.proposals import edits
 from compatgate.service.matrix.proposals import repository as proposals
 from compatgate.service.matrix.proposals.agreement import ApprovalNeeded, Consent, seizes
-from compatgate.service.matrix.proposals.models import EventAction, Proposal
 from compatgate.service.matrix.proposals.readiness import ProposalView, diff_yaml
+from compatgate.service.matrix.proposals.repository import EventAction, Proposal
 
 _MAX_COMMENT = 2000
 _MAX_DIFFERENCE = 16_000

@@ -18,7 +18,7 @@ from compatgate.service.matrix.documents.blessing import EvidenceState, assess_e
 from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.proposals.agreement import Demand, find_demands, list_lacks
 from compatgate.service.matrix.proposals.edits import find_conflicts
-from compatgate.service.matrix.proposals.models import Proposal, ProposalState
+from compatgate.service.matrix.proposals.repository import Proposal, ProposalState
 from compatgate.service.matrix.proposals.schemas import (
     ApprovalOfProposal,
     ConflictBody,
@@ -35,12 +35,7 @@ _LONGEST = 160
 
 
 class Readiness(Struct, frozen=True):
-    """The requirements of a proposal, and how far they are met.
-
-    Attributes:
-        demands: of the policies.
-        conflicts: documents that changed meanwhile, with their present revision.
-    """
+    """The requirements of a proposal, and how far they are met: demands, conflicts, evidence."""
 
     demands: tuple[Demand, ...] = ()
     conflicts: tuple[ConflictBody, ...] = ()

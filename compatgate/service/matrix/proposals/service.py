@@ -40,8 +40,8 @@ from compatgate.service.matrix.proposals.merging import (
     require_open,
     require_unchanged,
 )
-from compatgate.service.matrix.proposals.models import Proposal, ProposalState, StoredState
 from compatgate.service.matrix.proposals.readiness import ProposalView, assess, assess_state
+from compatgate.service.matrix.proposals.repository import Proposal, ProposalState, StoredState
 from compatgate.service.matrix.proposals.schemas import ProposalRequest
 from compatgate.service.matrix.snapshots.reader import Snapshots
 

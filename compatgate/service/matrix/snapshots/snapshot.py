@@ -79,16 +79,10 @@ def keep_counting(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> t
 
 
 class Snapshot(Struct, frozen=True):
-    """The basis of answers at one revision.
+    """The basis of answers at one revision, by name; ``matrix`` has indexes of the same.
 
-    Attributes:
-        targets: by name, resolved.
-        documents: of the targets, for labels and match.
-        entries: by name; ``matrix`` has their index.
-        waivers: by name; also in ``matrix``.
-        unusable: why the facts cannot resolve a stored target, by name.
-        evidence: number of the latest judged run; 0: there is none.
-        discards: number of the latest run that a person discarded; 0: there is none.
+    ``unusable``: why the facts cannot resolve a target. ``evidence`` and ``discards``: numbers of
+    the latest judged run and of the latest discarded one; 0: there is none.
     """
 
     revision: int

@@ -160,12 +160,7 @@ class AuditOptions(Struct, frozen=True):
 
 
 class PodResult(Struct, frozen=True):
-    """The result of an audit of containers of a pod on one target.
-
-    Attributes:
-        rule: the deciding rule; empty: no rule decided.
-        verdict: id; empty: there is none.
-    """
+    """The result of an audit of containers of a pod on one target, with the rule that decided."""
 
     pod: RunningPod
     containers: tuple[str, ...]

@@ -60,11 +60,7 @@ _log = logging.getLogger("compatgate.gate")
 
 
 class ClusterNode(Struct, frozen=True):
-    """The relevant fields of a Node object.
-
-    Attributes:
-        allocatable: resources that the kubelet hands out; None: not reported.
-    """
+    """The relevant fields of a Node object; allocatable resources may be unreported."""
 
     name: str
     labels: Mapping[str, str]
@@ -219,8 +215,6 @@ class ClusterClaims:
 
 
 class _NamespaceClaims(Mapping[tuple[str, str], Requests]):
-    """The claims of a namespace for one object, by kind and name."""
-
     def __init__(self, claims: ClusterClaims, namespace: str) -> None:
         self._claims = claims
         self._namespace = namespace

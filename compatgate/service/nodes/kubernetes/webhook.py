@@ -30,12 +30,7 @@ _ANSWERS = 3
 
 
 class Webhook(Struct, frozen=True):
-    """The webhook for pods, as the cluster has it.
-
-    Attributes:
-        policy: what happens to a GPU pod while no gate answers.
-        authority: certificates that the API server trusts, PEM; empty: none yet.
-    """
+    """The webhook for pods, as the cluster has it, and the authority that the API server trusts."""
 
     index: int
     policy: str

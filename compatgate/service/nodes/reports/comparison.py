@@ -40,10 +40,8 @@ class NodeComparison(Struct, frozen=True):
 class NodeProfile(Struct, frozen=True):
     """All of a node that its comparison depends on; hashable.
 
-    Attributes:
-        named: target that the node's report names; empty: none.
-        assigned: target that somebody with the scope ``bless`` named; empty: none.
-        labels: values of the labels that targets select by; None: it has no such label.
+    ``named`` by its report, ``assigned`` by somebody with the scope ``bless``. ``labels``: values
+    of those that targets select by; None: it has no such label.
     """
 
     driver: str | None

@@ -37,12 +37,7 @@ _NO_SOURCE_TEXT = {"labels": "The labels say nothing", "driver": "The driver's r
 
 
 class SourceLine(Struct, frozen=True):
-    """One property, as each source reports it.
-
-    Attributes:
-        said: value by source; silent sources are left out.
-        decides: the deciding source; None: the line is information only.
-    """
+    """One property, as each source reports it; without a deciding source it is information only."""
 
     name: str
     said: dict[SourceKind, str]
@@ -94,7 +89,6 @@ def _compare_parts(sources: Mapping[SourceKind, WitnessBody]) -> Iterator[Source
 
 
 def _compare_resources(sources: Mapping[SourceKind, WitnessBody]) -> Iterator[SourceLine]:
-    """Compare the resources expected from labels with the kubelet's."""
     labels, kubelet = sources.get("labels"), sources.get("kubelet")
     wrong = mismatched_resources(labels, kubelet) if labels and kubelet else {}
     reported = [name for one in (labels, kubelet) if one for name in one.resources]
@@ -142,12 +136,7 @@ class TargetMatch(Struct, frozen=True):
 
 
 class PoolComparison(Struct, frozen=True):
-    """A pool compared with the node.
-
-    Attributes:
-        gpus: of the node, that this pool declares.
-        same_driver: None: the node's is not known.
-    """
+    """A pool compared with the node, and which of its GPUs the pool declares."""
 
     target: str
     pool: Pool

@@ -236,15 +236,10 @@ class Fleet:
 
 
 class DriftGroup(Struct, frozen=True):
-    """Nodes of a target that differ from it in the same way.
+    """Nodes of a target that differ from it in the same way; some of them are named.
 
-    Attributes:
-        have: reported value; None: not known.
-        pool: whose GPUs they have, where the target has others; None: any.
-        stale: those of ``nodes`` whose last report is old.
-        since: the first of them is so.
-        newest: the last of them became so.
-        named: some of them, as (cluster, name).
+    ``pool``: whose GPUs they have, where the target has others. ``stale``: how many have an old
+    report. The first is so ``since`` then, the ``newest`` became so last.
     """
 
     target: str

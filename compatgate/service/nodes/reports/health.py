@@ -64,8 +64,6 @@ class NodeXid(Base):
 
 
 class _Period(Struct, frozen=True):
-    """A report of one node, checked."""
-
     field: str
     name: str
     since: datetime
@@ -174,7 +172,6 @@ def _count_seconds(since: datetime, until: datetime) -> int:
 def _add_errors(
     session: Session, cluster: str, period: _Period, one: HealthOfNode, facts: Facts
 ) -> int:
-    """Store errors that are not stored yet; return their number."""
     seen = {(x.at, x.xid): x for x in one.xids if x.at >= period.since}
     if not seen:
         return 0

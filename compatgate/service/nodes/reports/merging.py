@@ -156,7 +156,6 @@ def mark_changes(
 
 
 def _noted_of(row: NodeRow) -> tuple[Any, ...]:
-    """Return what gates keep in memory of a node."""
     resources = row.witnesses.get("kubelet", {}).get("resources", {})
     offered = sorted(name for name, count in resources.items() if count)
     skus, targets = [kind["gpu"] for kind in row.gpus], (row.target, row.assigned)

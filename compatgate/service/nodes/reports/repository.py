@@ -119,9 +119,7 @@ def group_keys(keys: Iterable[NodeKey]) -> Iterator[tuple[str, Sequence[str]]]:
 class NodeTraits(Struct, frozen=True):
     """The part of a stored node that placement and drift read; whole fleets are read so.
 
-    Attributes:
-        gpus: SKUs that count.
-        labels: as stored: JSON, and so are ``witnesses`` and ``taints``.
+    Labels, witnesses and taints are JSON, as stored.
     """
 
     cluster: str

@@ -37,12 +37,7 @@ _SIDES = ("", "-wal", "-shm", "-turn")
 
 
 class Check(Struct, frozen=True):
-    """One check.
-
-    Attributes:
-        state: ``skip``: does not apply here, or could not be checked; says why.
-        fix: what to do; empty: nothing.
-    """
+    """One check and what to do; ``skip``: it does not apply here, or could not be made."""
 
     name: str
     state: State

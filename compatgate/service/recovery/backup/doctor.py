@@ -56,12 +56,7 @@ _LISTED = 5
 
 
 class Subjects(Struct, frozen=True):
-    """The parts to examine.
-
-    Attributes:
-        overlays: the operator's fact files; None: of the environment.
-        state: folder of a replica's state; None: as `state_folder`.
-    """
+    """The parts to examine; fact files and folder are those of the environment where None."""
 
     database: str | None = None
     overlays: Sequence[str] | None = None

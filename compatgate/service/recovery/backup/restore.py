@@ -28,14 +28,15 @@ from compatgate.kit.database.database import Database, display_url, resolve_url
 from compatgate.kit.files import PRIVATE_MODE, sync_path
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.schemas import ChainBody
-from compatgate.service.recovery.backup import postgresql
 from compatgate.service.recovery.backup.backup import (
     VERSION_TABLE,
     Content,
     DamagedBackup,
     digest_of,
+    load_dump,
     opened_copy,
     read_content,
+    read_dump,
     read_kind,
     tables_of,
     write_backup,
@@ -236,7 +237,7 @@ def _replace_file(target: Path, new: Path) -> str | None:
 
 
 def _into_postgresql(path: str, url: str | None, options: RestoreOptions) -> RestoreReport:
-    postgresql.read(Path(path))
+    read_dump(Path(path))
     database = Database.open(url)
     try:
         with database.reading() as session:
@@ -251,12 +252,12 @@ def _into_postgresql(path: str, url: str | None, options: RestoreOptions) -> Res
             write_backup(database, aside)
         _drop_tables(database)
         try:
-            postgresql.load(Path(path), database.url)
+            load_dump(Path(path), database.url)
             return _finish(database, path, options, aside)
         except BaseException:
             _drop_tables(database)
             if aside:
-                postgresql.load(Path(aside), database.url)
+                load_dump(Path(aside), database.url)
             raise
     finally:
         database.close()

@@ -77,7 +77,6 @@ class Retention:
             self._delete_batches(first, done)
 
     def _find_segments(self, before: date) -> dict[str, list[int]]:
-        """Return the numbers of the batches of each month."""
         end = min(datetime(before.year, before.month, before.day, tzinfo=UTC),
                   clock.now() - _SETTLED)  # fmt: skip
         found: dict[str, list[int]] = {}
@@ -108,7 +107,6 @@ class Retention:
             )
 
     def _delete_batches(self, first: int, last: int) -> int:
-        """Delete the decisions of batches, and return their number."""
         deleted = 0
         while step := self._delete_some(first, last):
             deleted += step

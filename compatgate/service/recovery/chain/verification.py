@@ -188,7 +188,6 @@ class _LinkWalk:
             yield f"discard of run {run}: changed or missing (link {seq})"
 
     def _anchor(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
-        """Compare the batches that a link anchors."""
         for some in chunks(sorted(detail["writers"].items())):
             keys = [(writer, sequence) for writer, (sequence, _) in some]
             query = select(StoredBatch.writer, StoredBatch.sequence, StoredBatch.hash).where(
@@ -211,8 +210,7 @@ class _LinkWalk:
         self.legacy = first + count - 1
         lines = self._take_decisions(self.legacy)
         self.checked_decisions += len(lines)
-        found = sha256(batches.encode_decision_lines(lines))
-        if len(lines) != count or found != detail["sha256"]:
+        if len(lines) != count or sha256(batches.encode_values(lines)) != detail["sha256"]:
             yield f"decisions {first} to {self.legacy}: changed or missing (link {seq})"
         yield from self._linked_verdicts(seq, detail)
 
@@ -223,7 +221,7 @@ class _LinkWalk:
         lines = list(decisions.read_decision_lines(self._session, first, last))
         self.checked_decisions += len(lines)
         self.mixed.append((first, last))
-        if sha256(batches.encode_decision_lines(lines)) != detail["sha256"]:
+        if sha256(batches.encode_values(lines)) != detail["sha256"]:
             yield f"decisions {first} to {last}: changed or missing (link {seq})"
         yield from self._linked_verdicts(seq, detail)
 
