@@ -36,10 +36,7 @@ class SigningOptions(Struct, frozen=True):
 
 
 class SignedStatement(Struct, frozen=True):
-    """A statement in its envelope.
-
-    ``etag``: changes only with the statement, not with the signing key.
-    """
+    """A statement in its envelope; the tag changes with the statement and the signing key."""
 
     envelope: dict[str, Any]
     about: VerdictContent
@@ -73,19 +70,17 @@ class Attestations:
 
     def attest(self, verdict_id: str) -> SignedStatement:
         """Sign a verdict as it was given."""
-        about = self._vouched(verdict_id)
-        signing = self._signing
-        if signing.make is None:
-            hint = "the operator sets one with compatgate serve --signing-key"
-            raise Conflict("this gate has no signing key", field="id", hint=hint)
-        statement = verdict_statement(about)
-        key_id = signing.keys[0].keyid
-        mark = hashlib.sha256(_encode([statement, key_id])).hexdigest()
         from compatgate.service.audit.attestations.envelope import sign
 
-        return SignedStatement(
-            self._with_signer(lambda signer: sign(statement, signer)), about, f'"{mark[:32]}"'
-        )
+        stored, confirmed = self._read_own(verdict_id)
+        about = verdict_content(stored, confirmed_at=confirmed, valid_for=self._signing.valid_for)
+        if not self._still_holds(msgspec.json.decode(stored)):
+            what = f"verdict {verdict_id} no longer holds: the gate would answer otherwise now"
+            raise Conflict(what, field="id", value=verdict_id, hint="ask the gate again")
+        key_id, statement = self.key_id("id"), verdict_statement(about)
+        mark = hashlib.sha256(_encode([statement, key_id])).hexdigest()
+        signed = self._with_signer(lambda signer: sign(statement, signer))
+        return SignedStatement(signed, about, f'"{mark[:32]}"')
 
     @property
     def keys(self) -> Sequence[SSlibKey]:
@@ -100,11 +95,11 @@ class Attestations:
         """Return the public keys in PEM, the signing key first; empty if there are none."""
         return key_pem(self._signing.keys)
 
-    def key_id(self) -> str:
-        """Return the id of the signing key."""
+    def key_id(self, field: str | None = None) -> str:
+        """Return the id of the signing key; an error names the field."""
         if self._signing.make is None:
             hint = "the operator sets one with compatgate serve --signing-key"
-            raise Conflict("this gate has no signing key", hint=hint)
+            raise Conflict("this gate has no signing key", field=field, hint=hint)
         return self._signing.keys[0].keyid
 
     def sign_payload(self, payload: bytes, kind: str) -> list[dict[str, Any]]:
@@ -116,14 +111,6 @@ class Attestations:
             lambda signer: sign_payload(payload, kind, signer)
         )["signatures"]
         return made
-
-    def _vouched(self, verdict_id: str) -> VerdictContent:
-        stored, confirmed = self._read_own(verdict_id)
-        found = verdict_content(stored, confirmed_at=confirmed, valid_for=self._signing.valid_for)
-        if not self._still_holds(msgspec.json.decode(stored)):
-            what = f"verdict {verdict_id} no longer holds: the gate would answer otherwise now"
-            raise Conflict(what, field="id", value=verdict_id, hint="ask the gate again")
-        return found
 
     def _with_signer(self, sign: Callable[[Signer], dict[str, Any]]) -> dict[str, Any]:
         assert self._signing.make is not None  # noqa: S101 - the caller looked

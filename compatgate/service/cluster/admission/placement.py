@@ -56,23 +56,14 @@ class NodeSelection(Struct, frozen=True):
 
     def give(self, cut: str | None, resource: str | None, *, only_slices: bool) -> bool:
         """Tell whether a request may be met there with a whole GPU or slice."""
-        if not self._may_have(cut):
+        products = self.products
+        # A whole product may be cut into slices.
+        if products is not None and cut not in products and (cut is None or None not in products):
             return False
         if resource == WHOLE:
-            return only_slices or self._hand_out_whole(cut)
+            stands_for = cut is None or self.single if products is None else cut in products
+            return only_slices or stands_for
         return resource is None or may_be(resource, cut)
-
-    def _may_have(self, cut: str | None) -> bool:
-        """Return whether the nodes may have the product; a whole product may be cut into slices."""
-        if self.products is None or cut in self.products:
-            return True
-        return cut is not None and None in self.products
-
-    def _hand_out_whole(self, cut: str | None) -> bool:
-        """Return whether ``nvidia.com/gpu`` stands for this product on the nodes."""
-        if self.products is not None:
-            return cut in self.products
-        return cut is None or self.single
 
     def of(self, target: TargetSpec) -> NodeSelection:
         """Return the selection of a target; its nodes have the labels that it states."""
@@ -263,11 +254,11 @@ def _place_on(
     rule = no_node_for_pod if choice.is_kept_out else no_pool_for_request
     waiver = _waiver(rule, name, asks, known)
     if waiver:
-        yield Placement(name, finding=_waived_finding(rule, waiver), by=by)
-    elif choice.is_kept_out:
-        yield Placement(name, finding=_no_node(name, choice.lacking, asks, spec), by=by)
+        finding = _waived_finding(rule, waiver)
     else:
-        yield Placement(name, finding=_no_pool(name, choice.lacking, asks, spec), by=by)
+        lack = _no_node if choice.is_kept_out else _no_pool
+        finding = lack(name, choice.lacking, asks, spec)
+    yield Placement(name, finding=finding, by=by)
     # whatever it could get there: what is let in is judged all the same
     yield Placement(name, by=by)
 

@@ -240,8 +240,10 @@ def _workload(
 def _question(
     place: Placement, container: Container, pod: Pod, stated: Mapping[str, Any]
 ) -> Question:
-    stack = dict(stated)
-    if left := _open_points(container, stated):
+    stack, left = dict(stated), list(container.changes.open)
+    if not container.image and not stated:
+        left.append("the container names no image, and no stack is stated")
+    if left:
         stack["open"] = left
     if container.changes.unread:
         stack["unread"] = list(container.changes.unread)
@@ -269,13 +271,6 @@ def _question(
         place.by,
         (container.path,),
     )
-
-
-def _open_points(container: Container, stated: Mapping[str, Any]) -> list[str]:
-    left = list(container.changes.open)
-    if not container.image and not stated:
-        left.append("the container names no image, and no stack is stated")
-    return left
 
 
 def _stated_stack(pod: Pod) -> Mapping[str, Any]:

@@ -194,7 +194,8 @@ def denial_message(question: Question, verdict: Verdict, link: str, why_not: str
     parts = [f"{describe_containers(question)} {does} on {verdict.target}"]
     if finding:
         parts[0] += f": {_finding_line(finding)}"
-        parts += _fix_of(finding) or _fix_of_open_point(finding)
+        is_open_image = finding.rule == incomplete.id and "image" in finding.message
+        parts += _fix_of(finding) or ([f"fix: {OPEN_IMAGE_NEED}"] if is_open_image else [])
         more = sorted({f.rule for f in verdict.failing} - {finding.rule})
         if more:
             parts.append(f"also {', '.join(more)}")
@@ -203,11 +204,8 @@ def denial_message(question: Question, verdict: Verdict, link: str, why_not: str
             f"no node selector keeps it from {verdict.target}: select nodes, "
             "or annotate compatgate.dev/target"
         )
-    return "; ".join([*parts, *filter(None, (_placed(question), why_not, link))])
-
-
-def _placed(question: Question) -> str:
-    return "" if question.placed_by == "match" else f"placed by {question.placed_by}"
+    placed = "" if question.placed_by == "match" else f"placed by {question.placed_by}"
+    return "; ".join([*parts, *filter(None, (placed, why_not, link))])
 
 
 def placement_denial(question: Question, finding: Finding, why_not: str, link: str = "") -> str:
@@ -225,7 +223,8 @@ def placement_warning(
 ) -> str:
     """Return the warning about the placement of an admitted container; as `verdict_warnings`."""
     on = f" on {question.target}" if question.target else ""
-    return _warning(question, _would_be_denied(on) if would_deny else on, finding, "", most)
+    said = f" would be denied{on}" if would_deny else on
+    return _warning(question, said, finding, "", most)
 
 
 def unmatched_message(question: Question, targets: Sequence[str], why_not: str) -> str:
@@ -249,14 +248,10 @@ def verdict_warnings(
 ) -> list[str]:
     """Return the warnings about an admitted container; none if the verdict is a pass."""
     on = f" on {verdict.target}"
-    said = f"{_would_be_denied(on)} (mode {verdict.mode})" if would_deny else on
+    said = f" would be denied{on} (mode {verdict.mode})" if would_deny else on
     first = leading_finding(verdict)
     shown = [*([first] if first else []), *(f for f in verdict.failing if f is not first)]
     return [_warning(question, said, finding, link, most) for finding in shown[:_SAID]]
-
-
-def _would_be_denied(on: str) -> str:
-    return f" would be denied{on}"
 
 
 def _warning(question: Question, said: str, finding: Finding, link: str, most: int) -> str:
@@ -309,13 +304,6 @@ def _join_names(names: Iterable[str]) -> str:
 
 def _finding_line(finding: Finding) -> str:
     return f"{finding.rule} {finding.message}"
-
-
-def _fix_of_open_point(finding: Finding) -> list[str]:
-    """Return the fix of a stack that is not known; empty: it is another finding."""
-    if finding.rule != incomplete.id or "image" not in finding.message:
-        return []
-    return [f"fix: {OPEN_IMAGE_NEED}"]
 
 
 def _fix_of(finding: Finding) -> list[str]:

@@ -44,8 +44,13 @@ def read_webhook(api: ClusterApi, name: str) -> Webhook:
     for index, entry in enumerate(map(read_mapping, read_list(body.get("webhooks")))):
         if entry.get("name") == WEBHOOK:
             client = read_mapping(entry.get("clientConfig"))
+            try:
+                raw = base64.b64decode(read_text(client.get("caBundle")), validate=True)
+                authority = raw.decode("ascii").strip()
+            except (binascii.Error, UnicodeDecodeError):
+                authority = ""
             policy = read_text(entry.get("failurePolicy"))
-            return Webhook(index, policy, _url(client, name), _authority(client))
+            return Webhook(index, policy, _url(client, name), authority)
     hint = "name the configuration that the Helm chart made"
     raise BadInput(f"{name!r} has no webhook {WEBHOOK}", field="--name", value=name, hint=hint)
 
@@ -114,11 +119,3 @@ def _url(client: Mapping[str, Any], name: str) -> str:
         raise BadInput(what, field="--name", value=name)
     port = service.get("port", 443)
     return f"https://{where[0]}.{where[1]}.svc" + ("" if port == 443 else f":{port}")
-
-
-def _authority(client: Mapping[str, Any]) -> str:
-    try:
-        raw = base64.b64decode(read_text(client.get("caBundle")), validate=True)
-        return raw.decode("ascii").strip()
-    except (binascii.Error, UnicodeDecodeError):
-        return ""

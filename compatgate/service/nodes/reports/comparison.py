@@ -117,7 +117,15 @@ class MatrixComparer:
             # The pools that declare the node's parts have its GPUs, and if any has, its driver.
             pools = [pool for pool in having if pool.driver == version] or having
             differences += _node_differences(target, pools, of.seen)
-            notes += _note_unseen(target, pools, of.seen)
+            reported = {name for name, _ in of.seen.node}
+            reported |= {"platform"} if of.seen.platform else set()
+            declared = {name for pool in pools for name in pool.node}
+            declared |= {"platform" for pool in pools if pool.platform}
+            missing = [n for n in ("platform", *NODE_COMPONENTS) if n in declared - reported]
+            if missing:
+                notes.append(
+                    f"{target.name} declares {', '.join(missing)}, which no source reports"
+                )
         state, why = self._driver_state(targets, of, version, kinds)
         if of.named and (others := [n for n in targets if n not in (of.named, of.assigned)]):
             notes.append(
@@ -164,11 +172,8 @@ class MatrixComparer:
         about = [e for e in entries.values() if not e.gpus or any(e.names(k) for k in kinds)]
         if not about:
             return "not-blessed", f"no blessed entry of {_names(targets)} is for its GPUs"
-        admitting = []
-        for entry in about:
-            constraint = entry.components.get("driver")
-            if constraint is None or constraint.allows(version):
-                admitting.append(entry.name)
+        constraints = [(entry.name, entry.components.get("driver")) for entry in about]
+        admitting = [name for name, one in constraints if one is None or one.allows(version)]
         where = f"{_names(targets)} admits {of.driver}"
         if admitting:
             return "blessed", f"{_names(admitting)} of {where}"
@@ -245,16 +250,6 @@ def _node_differences(
             yield _difference(target, cast(DriftKind, name), value, declared)
 
 
-def _note_unseen(target: Target, pools: Sequence[Pool], seen: SeenNode) -> Iterator[str]:
-    """Yield a note on the parts that the pools declare and no source reports."""
-    reported = {name for name, _ in seen.node} | ({"platform"} if seen.platform else set())
-    declared = {name for pool in pools for name in pool.node}
-    declared |= {"platform" for pool in pools if pool.platform}
-    missing = [name for name in ("platform", *NODE_COMPONENTS) if name in declared - reported]
-    if missing:
-        yield f"{target.name} declares {', '.join(missing)}, which no source reports"
-
-
 def _names(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + (", ..." if len(names) > _NAMED else "")
 
@@ -289,8 +284,6 @@ class NodeView(Struct, frozen=True):
     def to_drift(self) -> DriftBody:
         """Return the differences as REST carries them."""
         names = ("cluster", "name", "driver", "gpus", "since", "seen_at")
-        values = {name: getattr(self.row, name) for name in names}
-        differences = self.standing.differences
-        return msgspec.convert(
-            {**values, "stale": self.stale, "differences": differences}, DriftBody
-        )
+        values: dict[str, object] = {name: getattr(self.row, name) for name in names}
+        values |= {"stale": self.stale, "differences": self.standing.differences}
+        return msgspec.convert(values, DriftBody)

@@ -128,7 +128,7 @@ def _explain_sources(order: Sequence[WitnessBody]) -> Iterator[str]:
 
 
 class TargetMatch(Struct, frozen=True):
-    """A target of a node, and why it belongs there; the named target may not exist."""
+    """A target of a node, and why it belongs there; a target that is named may not exist."""
 
     target: str
     why: str
@@ -165,15 +165,12 @@ def target_matches(view: NodeView, snapshot: Snapshot) -> tuple[TargetMatch, ...
         what = "annotation" if view.row.target else "label"
         why = f"its {what} {TARGET} names it"
         return (TargetMatch(named, why, named in snapshot.documents),)
-    labels = {
-        name: snapshot.documents[name].spec.match.node_labels for name in view.standing.targets
-    }
-    return tuple(
-        TargetMatch(
-            name, f"it has the target's labels {', '.join(f'{k}={v}' for k, v in pairs.items())}"
-        )
-        for name, pairs in labels.items()
-    )
+    found = []
+    for name in view.standing.targets:
+        labels = snapshot.documents[name].spec.match.node_labels
+        listed = ", ".join(f"{key}={value}" for key, value in labels.items())
+        found.append(TargetMatch(name, f"it has the target's labels {listed}"))
+    return tuple(found)
 
 
 def compare_pools(view: NodeView, snapshot: Snapshot) -> tuple[PoolComparison, ...]:

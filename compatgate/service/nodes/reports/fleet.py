@@ -66,7 +66,10 @@ class NodeChanges:
 
     def find(self, session: Session) -> FoundChanges:
         """Return what changed; call `looked` after what was found has been read."""
-        since = self._since()
+        # Neither the clock of this gate alone nor that of another, if it is wrong, hides a change.
+        since: datetime | None = None
+        if self._looked is not None and self._latest is not None:
+            since = min(self._looked, self._latest) - DISORDER
         at = Node.changed_at
         counts = select(at, func.count()).where(at.is_not(None) if since is None else at >= since)
         stored = session.execute(counts.group_by(at)).all()
@@ -100,15 +103,6 @@ class NodeChanges:
     def looked(self, began: datetime) -> None:
         """Note that everything stored before a reading began, by this gate's clock, is known."""
         self._looked = began
-
-    def _since(self) -> datetime | None:
-        """Return from when on changes may be unknown; None: nothing is known.
-
-        Neither the clock of this gate alone nor that of another, if it is wrong, hides a change.
-        """
-        if self._looked is None or self._latest is None:
-            return None
-        return min(self._looked, self._latest) - DISORDER
 
     def _forget_moment(self, key: NodeKey) -> None:
         at = self._moments.get(key)

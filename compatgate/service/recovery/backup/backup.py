@@ -113,10 +113,7 @@ class DamagedBackup(CompatgateError):
 
 
 class Content(Struct, frozen=True):
-    """What a database or a backup holds.
-
-    ``latest_at``: ISO time of the last audit record; empty: there is none.
-    """
+    """What a database or a backup holds; ``latest_at``: ISO time of the last audit record."""
 
     database: Kind
     schema: str
@@ -176,7 +173,11 @@ def write_backup(database: Database, path: str) -> BackupReport:
                     shutil.copyfileobj(file, sys.stdout.buffer)
                     sys.stdout.buffer.flush()
             else:
-                _name(new, Path(path))
+                new.chmod(PRIVATE_MODE)
+                sync_path(new)
+                os.replace(new, path)
+                with suppress(OSError):  # some network file systems refuse it
+                    sync_path(Path(path).absolute().parent)
     except (OSError, sqlite3.Error) as error:
         reason = quote_error(error)
         raise BadInput(f"cannot write {path}: {reason}", field="backup", value=path) from None
@@ -203,15 +204,6 @@ def _copy(database: Database, new: Path) -> Content:
     else:
         read_dump(new)
     return content
-
-
-def _name(new: Path, path: Path) -> None:
-    """Give a complete file its name, once its content is on the disk."""
-    new.chmod(PRIVATE_MODE)
-    sync_path(new)
-    os.replace(new, path)
-    with suppress(OSError):  # some network file systems refuse it
-        sync_path(path.absolute().parent)
 
 
 def read_content(database: Database, session: Session, name: str = "") -> Content:
@@ -274,10 +266,8 @@ def read_kind(path: str) -> Kind:
         what = f"{path} is a backup of an older compatgate, in a form that this one does not read"
         hint = "restore it with the compatgate that wrote it, then run: compatgate db upgrade"
         raise DamagedBackup(what, field="backup", value=path, hint=hint)
-    hint = "take another backup of this database"
-    raise DamagedBackup(
-        f"{path} is not a backup of compatgate", field="backup", value=path, hint=hint
-    )
+    what, hint = f"{path} is not a backup of compatgate", "take another backup of this database"
+    raise DamagedBackup(what, field="backup", value=path, hint=hint)
 
 
 @contextmanager

@@ -169,8 +169,7 @@ def _check_chain(database: Database, head: str | None) -> Iterator[Check]:
     with database.reading() as session:
         found = verify_chain(session, expected_head=head).report
     if not found.ok:
-        count = len(found.problems)
-        what = f"{count} problems, the first: {found.problems[0]}"
+        what = f"{len(found.problems)} problems, the first: {found.problems[0]}"
         yield Check("audit chain", "fail", what, _RESTORE)
         return
     yield Check(

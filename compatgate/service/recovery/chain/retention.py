@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -34,7 +35,8 @@ _SETTLED = timedelta(hours=1)
 """Decisions that are younger stay: a transaction that is open may have older ones."""
 _DECISIONS_PER_STEP = 2000
 _PAUSE_SECONDS = 0.02
-_VERDICTS_PER_QUERY = 500
+_PER_QUERY = 500
+T = TypeVar("T")
 
 
 class DeletedMonth(Struct, frozen=True):
@@ -57,7 +59,11 @@ class Retention:
 
     def delete(self, before: date) -> Iterator[DeletedMonth]:
         """Delete the decisions of each month that ended before a day, the oldest first."""
-        self._finish_interrupted()
+        with self._database.reading() as session:
+            interrupted = find_deleted(session, (DELETE,))
+            oldest = session.execute(select(func.min(StoredBatch.id))).scalar() or 0
+        if interrupted:
+            self._delete_batches(oldest, interrupted)
         segments = self._find_segments(before)
         if segments and not (report := self._verify()).ok:
             raise Conflict(
@@ -66,15 +72,10 @@ class Retention:
             )
         for month, numbers in segments.items():
             first, last = numbers[0], numbers[-1]
-            link = self._append_link(month, first, last)
+            detail = {"month": month, "first": first, "last": last}
+            with self._database.writing() as session:
+                link = audit.append(session, self._actor, DELETE, month, detail)
             yield DeletedMonth(month, first, last, self._delete_batches(first, last), link)
-
-    def _finish_interrupted(self) -> None:
-        with self._database.reading() as session:
-            done = find_deleted(session, (DELETE,))
-            first = session.execute(select(func.min(StoredBatch.id))).scalar() or 0
-        if done:
-            self._delete_batches(first, done)
 
     def _find_segments(self, before: date) -> dict[str, list[int]]:
         end = min(datetime(before.year, before.month, before.day, tzinfo=UTC),
@@ -100,12 +101,6 @@ class Retention:
                 found.setdefault(month, []).append(number)
         return found
 
-    def _append_link(self, month: str, first: int, last: int) -> int:
-        with self._database.writing() as session:
-            return audit.append(
-                session, self._actor, DELETE, month, {"month": month, "first": first, "last": last}
-            )
-
     def _delete_batches(self, first: int, last: int) -> int:
         deleted = 0
         while step := self._delete_some(first, last):
@@ -124,12 +119,16 @@ class Retention:
             session.execute(
                 delete(Decision).where(Decision.id >= rows[0].id, Decision.id <= rows[-1].id)
             )
-            ids = sorted({row.verdict_id for row in rows})
-            for start in range(0, len(ids), _VERDICTS_PER_QUERY):
-                some = ids[start : start + _VERDICTS_PER_QUERY]
-                used = exists().where(Decision.verdict_id == Verdict.id)
+            used = exists().where(Decision.verdict_id == Verdict.id)
+            for some in chunks(sorted({row.verdict_id for row in rows})):
                 session.execute(delete(Verdict).where(Verdict.id.in_(some), ~used))
             return len(rows)
+
+
+def chunks(items: list[T]) -> Iterator[list[T]]:
+    """Yield parts of a list that a query takes."""
+    for start in range(0, len(items), _PER_QUERY):
+        yield items[start : start + _PER_QUERY]
 
 
 def find_deleted(session: Session, actions: tuple[str, ...] = (DELETE, ARCHIVE)) -> int:
