@@ -48,10 +48,7 @@ _UNREADABLE = re.compile(r"[^\w.@+:/\- ]")
 
 
 class Grant(Struct, frozen=True, forbid_unknown_fields=True):
-    """The rights that a group or a rule grants.
-
-    ``targets``: patterns of the targets that the scopes are for; None: every target.
-    """
+    """The rights that a group grants, on the targets of some patterns; None: on every target."""
 
     scopes: _Scopes
     targets: _Patterns | None = None
@@ -209,10 +206,7 @@ def client_secret(people: PeopleSettings) -> str:
 
 
 class Access(Struct, frozen=True):
-    """The rights of a person or job.
-
-    ``targets``: patterns of the targets that the scopes are for; None: every target.
-    """
+    """The rights of a person or job, on the targets of some patterns; None: on every target."""
 
     scopes: frozenset[str]
     targets: tuple[str, ...] | None = None
@@ -305,17 +299,16 @@ def rule_of(claims: Mapping[str, Any], jobs: JobIssuer) -> JobRule:
     nearest = min(every, key=distance)
     # who owns no rule learns nothing about the rules of others
     mismatches = [name for name in nearest if name in owners] or nearest
-    shown = [f"{name} is {_given(claims, name)}" for name in mismatches]
+    shown = []
+    for name in mismatches:
+        value = claim(claims, name)
+        given = "missing" if value is None else repr(_plain(value))[: _LONGEST * 2]
+        shown.append(f"{name} is {given}")
     raise Forbidden(
         f"no rule of this gate matches the job: {'; '.join(shown)}",
         field=nearest[0],
         hint="the operator's file for --oidc lists the rules",
     )
-
-
-def _given(claims: Mapping[str, Any], name: str) -> str:
-    value = claim(claims, name)
-    return "missing" if value is None else repr(_plain(value))[: _LONGEST * 2]
 
 
 def _plain(value: Any) -> Any:

@@ -110,13 +110,9 @@ class IncidentService:
         A thorough survey takes the time that it needs.
         """
         now, snapshot = clock.now(), self._snapshots.current()
+        seconds = _THOROUGH_SECONDS if thorough else _INLINE_SECONDS
         with self._database.reading() as session:
-            survey = self._surveyor.survey(
-                session,
-                snapshot,
-                now,
-                seconds=_THOROUGH_SECONDS if thorough else _INLINE_SECONDS,
-            )
+            survey = self._surveyor.survey(session, snapshot, now, seconds=seconds)
         with self._database.working() as session:
             incidents.lock_mark(session, SURVEY)
             # Until 0.2 a person could resolve an incident; what still holds opens again.
@@ -207,15 +203,10 @@ class IncidentService:
         if asked.owner is not None:
             line = f"\n{asked.owner}\n"
             query = query.where(Incident.owner_lines.contains(line, autoescape=True))
+        part: dict[str, Any] = {"cursor": asked.cursor, "limit": asked.limit, "descending": True}
         with self._database.reading() as session:
             return page(
-                session,
-                query,
-                Incident.id,
-                lambda row: incidents.describe(row.Incident),
-                cursor=asked.cursor,
-                limit=asked.limit,
-                descending=True,
+                session, query, Incident.id, lambda row: incidents.describe(row.Incident), **part
             )
 
     def snooze(self, number: int, until: datetime, by: Authorship) -> IncidentBody:

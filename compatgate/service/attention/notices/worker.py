@@ -135,7 +135,11 @@ class WebhookSender:
         """Post an event once, store the result, and return whether the receiver accepted it."""
         import httpx
 
-        body = self._write_body(event)
+        base = self._webhook.public_url.rstrip("/")
+        page = f"{base}/ui/incidents/{event.incident.id}" if base else None
+        body = msgspec.json.encode(
+            {"schema": SCHEMA, "event": event.name, "incident": event.incident, "url": page}
+        )
         parts = urlsplit(self._webhook.url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         at = int(clock.now().timestamp())
@@ -154,16 +158,6 @@ class WebhookSender:
             _log.warning("incident %d was not posted: %s", event.incident.id, answer)
         self._store(event, accepted=accepted)
         return accepted
-
-    def _write_body(self, event: Event) -> bytes:
-        base = self._webhook.public_url.rstrip("/")
-        body = {
-            "schema": SCHEMA,
-            "event": event.name,
-            "incident": event.incident,
-            "url": f"{base}/ui/incidents/{event.incident.id}" if base else None,
-        }
-        return msgspec.json.encode(body)
 
     def _store(self, event: Event, *, accepted: bool) -> None:
         now, incident = clock.now(), event.incident

@@ -138,6 +138,7 @@ def preview_effects(
         demands = tuple(find_demands(DocumentLookup(session), edits, frozenset((author.lower(),))))
     owners = [one.owner for one in touched] + [_owner_of(e.document) for e in edits]
     waives = any(isinstance(edit.after, WaiverDoc) for edit in edits)
+    needs = evidence.needs[:_MAX_NEEDS]
     return ChangeEffects(
         backtest=backtest,
         cells=compare_cells(before, after, edits, names, backtest),
@@ -146,7 +147,7 @@ def preview_effects(
         nodes=sum(one.nodes for one in touched),
         owners=tuple(dict.fromkeys(filter(None, owners))),
         evidence=evidence,
-        canaries=tuple(_prepare(need, after, backtest) for need in evidence.needs[:_MAX_NEEDS]),
+        canaries=tuple(_prepare(need, after, backtest) for need in needs),
         demands=demands,
         lets_through=backtest.counts.newly_allowed if waives else None,
     )
@@ -206,11 +207,10 @@ def compare_cells(
             lines.append(line)
     kept = [n for n in range(len(columns)) if any(_differ(line.cells[n]) for line in lines)]
     kept = kept[:_MAX_COLUMNS]
+    shown = lines[:_MAX_ROWS]
     return Grid(
         tuple(columns[n] for n in kept),
-        tuple(
-            replace(line, cells=tuple(line.cells[n] for n in kept)) for line in lines[:_MAX_ROWS]
-        ),
+        tuple(replace(line, cells=tuple(line.cells[n] for n in kept)) for line in shown),
         sum(line.changed for line in lines),
         compared,
         len(rows) * len(places) - compared,

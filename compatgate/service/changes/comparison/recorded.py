@@ -181,17 +181,8 @@ def list_newest_verdicts(
         except CompatgateError as error:
             unread[name] = error.detail
             continue
-        verdicts.append(
-            Subject(
-                "stack",
-                name,
-                body["target"] or "",
-                stack=body["stack"],
-                image=body.get("image"),
-                places=places,
-                decisions=times[name],
-            )
-        )
+        about = {"stack": body["stack"], "image": body.get("image"), "decisions": times[name]}
+        verdicts.append(Subject("stack", name, body["target"] or "", places=places, **about))
     return verdicts, count, unread
 
 

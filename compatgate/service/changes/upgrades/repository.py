@@ -131,8 +131,8 @@ def _load(session: Session, query: Any) -> list[UpgradeRow]:
     records = session.execute(query).all()
     names = [record.name for record in records]
     waves: dict[str, list[Any]] = {name: [] for name in names}
-    nodes: dict[tuple[str, int], list[Any]] = {}
     events: dict[str, list[UpgradeEvent]] = {name: [] for name in names}
+    nodes: dict[tuple[str, int], list[Any]] = {}
     of_wave, of_node = UpgradeWaveRecord.upgrade.in_(names), UpgradeNode.upgrade.in_(names)
     for wave in session.execute(select(UpgradeWaveRecord.__table__).where(of_wave)):
         waves[wave.upgrade].append(wave)
@@ -201,10 +201,8 @@ def leave_out(session: Session, name: str, keys: Iterable[str], reason: str) -> 
     """Store that nodes take no part any longer, and why."""
     for key in keys:
         cluster, node = split_key(key)
-        where = (
-            UpgradeNode.upgrade == name, UpgradeNode.cluster == cluster, UpgradeNode.name == node,
-        )  # fmt: skip
-        session.execute(update(UpgradeNode).where(*where).values(left_out=reason))
+        mine = update(UpgradeNode).filter_by(upgrade=name, cluster=cluster, name=node)
+        session.execute(mine.values(left_out=reason))
 
 
 def add_event(
@@ -280,15 +278,13 @@ def _summarize(session: Session, records: Sequence[Any]) -> list[UpgradeSummary]
     for row in session.execute(ends):
         nodes, out = counts.get((row.upgrade, row.number), (0, 0))
         waves[row.upgrade].append((row.finished_at is not None or nodes == out, nodes))
-    return [
-        UpgradeSummary(
-            waves=len(waves[one.name]),
-            finished=sum(over for over, _ in waves[one.name]),
-            nodes=sum(nodes for _, nodes in waves[one.name]),
-            **{name: getattr(one, name) for name in _LISTED},
-        )
-        for one in records
-    ]
+    summaries = []
+    for one in records:
+        mine = waves[one.name]
+        finished, nodes = sum(over for over, _ in mine), sum(count for _, count in mine)
+        about = {name: getattr(one, name) for name in _LISTED}
+        summaries.append(UpgradeSummary(waves=len(mine), finished=finished, nodes=nodes, **about))
+    return summaries
 
 
 def find_names(session: Session, text: str, *, limit: int) -> list[str]:

@@ -386,9 +386,7 @@ class Admission:
         except CompatgateError as error:
             if not (error.field or "").startswith(("image", "stack")):
                 raise
-            stack = body.get("stack", {})
-            left = [*stack.get("open", ()), f"the image is not known: {error.problem}"]
-            body = {**body, "stack": {**stack, "open": left}}
+            body = open_stack(body, error)
         return self._verdict(question, body, opened, 0)
 
     def _verdict(
@@ -402,6 +400,13 @@ class Admission:
         ).verdict
         opened.asked.decided(found, time.perf_counter() - began)
         return found
+
+
+def open_stack(body: dict[str, Any], error: CompatgateError) -> dict[str, Any]:
+    """Return a question that says why its image could not be read."""
+    stack = body.get("stack", {})
+    left = [*stack.get("open", ()), f"the image is not known: {error.problem}"]
+    return {**body, "stack": {**stack, "open": left}}
 
 
 def _deny(live: Gate, question: Question, finding: Finding, asked: ReviewContext) -> AnswerRecord:

@@ -158,13 +158,18 @@ def _evaluate_pair(
     return max(pairs, key=lambda pair: (_SEVERITY[pair.status], pair.open), default=None)
 
 
+def allows_driver(entry: Entry, pool: Pool) -> bool:
+    """Return whether an entry is for the driver of a pool."""
+    driver = entry.components.get("driver")
+    return driver is None or (pool.driver is not None and driver.allows(pool.driver))
+
+
 def _evaluate_pool(entry: Entry, target: str, pool: Pool, fits: FitCache, now: datetime) -> Pair:
     if entry.status == "revoked":
         return Pair(entry, target, "revoked", why=entry.reason)
-    driver = entry.components.get("driver")
-    if driver is not None and not (pool.driver and driver.allows(pool.driver)):
+    if not allows_driver(entry, pool):
         have = pool.driver.text if pool.driver else "unknown"
-        why = f"the entry is for driver {driver}; {pool.name} has {have}"
+        why = f"the entry is for driver {entry.components['driver']}; {pool.name} has {have}"
         return Pair(entry, target, "elsewhere", why=why)
     fit = fits.evaluate(entry, pool, now)
     if fit.outcome is None:

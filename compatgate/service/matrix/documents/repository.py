@@ -20,14 +20,11 @@ from compatgate.documents.specs import (
     KINDS,
     Document,
     EntryDoc,
-    EntryMetadata,
     Kind,
     TargetDoc,
-    TargetMetadata,
     WaiverDoc,
     decode,
     encode,
-    key_of,
     kind_of,
     target_refs,
 )
@@ -138,10 +135,8 @@ def find_documents_with_label(
     found: dict[tuple[Kind, str], Document] = {}
     for kind in KINDS:
         model = MODELS[kind]
-        query = select(model.name, model.document)
-        for name, text in session.execute(
-            query.where(model.document.contains(written, autoescape=True))
-        ):
+        having = model.document.contains(written, autoescape=True)
+        for name, text in session.execute(select(model.name, model.document).where(having)):
             document = decode(kind, text)
             if document.metadata.labels.get(key) == value:
                 found[kind, name] = document
@@ -192,9 +187,12 @@ def _apply_kind_edits(
     at: datetime,
 ) -> None:
     model = MODELS[kind]
-    _delete_references(session, kind, [key_of(before)[1] for before, _ in edits if before])
-    gone = [key_of(before)[1] for before, after in edits if before and not after]
-    for chunk in _chunks(gone):
+    for chunk in _chunks([before.metadata.name for before, _ in edits if before]):
+        references = delete(TargetUse).where(TargetUse.kind == kind, TargetUse.name.in_(chunk))
+        if kind == "Target":
+            references = delete(Pool).where(Pool.target.in_(chunk))
+        session.execute(references)
+    for chunk in _chunks([before.metadata.name for before, after in edits if before and not after]):
         session.execute(delete(model).where(model.name.in_(chunk)))
     rows = [(before, after, _to_columns(after, revision, at)) for before, after in edits if after]
     made = [{**row, "created_at": at} for before, _, row in rows if before is None]
@@ -213,36 +211,19 @@ def _to_columns(document: Document, revision: int, at: datetime) -> dict[str, An
         "revision": revision,
         "updated_at": at,
     }
-    match document:
-        case TargetDoc():
-            row |= _to_about_columns(document.metadata)
-        case EntryDoc():
-            row |= _to_about_columns(document.metadata)
-            row["status"] = document.spec.status
-            row["components"] = join_spaced(document.spec.components)
-        case WaiverDoc():
-            row["owner"] = document.spec.owner
-            row["expires"] = document.spec.expires
+    if isinstance(document, WaiverDoc):
+        return row | {"owner": document.spec.owner, "expires": document.spec.expires}
+    labels = join_spaced(f"{key}={value}" for key, value in document.metadata.labels.items())
+    row |= {"labels": labels, "owner": document.metadata.owner or ""}
+    if isinstance(document, EntryDoc):
+        components = join_spaced(document.spec.components)
+        row |= {"status": document.spec.status, "components": components}
     return row
-
-
-def _to_about_columns(metadata: TargetMetadata | EntryMetadata) -> dict[str, str]:
-    labels = join_spaced(f"{key}={value}" for key, value in metadata.labels.items())
-    return {"labels": labels, "owner": metadata.owner or ""}
 
 
 def join_spaced(words: Any) -> str:
     """Join words with spaces around each, so that a filter can find a whole word."""
     return f" {' '.join(sorted(words))} "
-
-
-def _delete_references(session: Session, kind: Kind, names: Sequence[str]) -> None:
-    for chunk in _chunks(names):
-        if kind == "Target":
-            session.execute(delete(Pool).where(Pool.target.in_(chunk)))
-        else:
-            uses = delete(TargetUse).where(TargetUse.kind == kind, TargetUse.name.in_(chunk))
-            session.execute(uses)
 
 
 def _insert_references(session: Session, documents: Sequence[Document]) -> None:

@@ -282,10 +282,7 @@ def _require_revision(session: Session, kind: Kind, name: str, expected: int | N
     """Return the stored document, unless its revision is not the expected one."""
     stored = require_document(session, kind, name)
     if expected is not None and stored.revision != expected:
-        raise Conflict(
-            f"revision {stored.revision} changed the {kind} {name!r} meanwhile",
-            field="revision",
-            value=expected,
-            hint="read the document again and repeat the change",
-        )
+        what = f"revision {stored.revision} changed the {kind} {name!r} meanwhile"
+        hint = "read the document again and repeat the change"
+        raise Conflict(what, field="revision", value=expected, hint=hint)
     return lists.find_documents(session, [(kind, name)])[kind, name]

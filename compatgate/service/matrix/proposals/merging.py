@@ -41,11 +41,8 @@ def require_merger(session: Session, row: Proposal, by: Principal) -> None:
         by.require("bless")
     check_edits(session, row.edits, by)
     alone = all(not by.names.isdisjoint(one.names) for one in row.approvals)
-    if (
-        alone
-        and by.names.isdisjoint(row.names)
-        and any(seizes(session, edit, by.names) for edit in row.edits)
-    ):
+    foreign = by.names.isdisjoint(row.names)
+    if alone and foreign and any(seizes(session, edit, by.names) for edit in row.edits):
         what = f"{row.id} makes {by.name} an approver in place of others"
         raise make_refusal(by, f"{what}: another one approves first", row.id)
 

@@ -53,13 +53,6 @@ MAX_POOLED = 32
 """Runs of one kind that are kept, the newest ones."""
 
 
-def _kind_of(run: Evidence) -> tuple[object, ...]:
-    """Return the kind of a run, which does not depend on its outcome."""
-    components = tuple(sorted((name, version.text) for name, version in run.components.items()))
-    bound = (run.bound.content, run.bound.suite, run.bound.image) if run.bound else None
-    return (run.suite, run.sku, run.driver.text, run.development, run.assurance, components, bound)
-
-
 def keep_counting(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:
     """Return the judged runs that can decide an answer.
 
@@ -70,7 +63,10 @@ def keep_counting(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> t
     kinds: dict[tuple[object, ...], list[Evidence]] = {}
     for run in (*known, *runs):
         if run.outcome != "inconclusive":
-            kinds.setdefault(_kind_of(run), []).append(run)
+            parts = tuple(sorted((name, version.text) for name, version in run.components.items()))
+            bound = (run.bound.content, run.bound.suite, run.bound.image) if run.bound else None
+            about = (run.suite, run.sku, run.driver.text, run.development, run.assurance)
+            kinds.setdefault((*about, parts, bound), []).append(run)
     kept: list[Evidence] = []
     for pooled in kinds.values():
         pooled.sort(key=lambda run: run.finished)

@@ -25,7 +25,7 @@ from compatgate.service.cluster.admission.questions import (
     check_exemption,
     make_questions,
 )
-from compatgate.service.cluster.admission.service import UnmatchedPolicy
+from compatgate.service.cluster.admission.service import UnmatchedPolicy, open_stack
 
 POD = PodKind("Pod", "pods", pod=True)
 _ENDED_PHASES = ("Succeeded", "Failed")
@@ -220,10 +220,8 @@ def _decide(body: dict[str, Any], decide: Callable[[dict[str, Any]], Verdict]) -
         away = error.status >= 500 and not (error.field or "").startswith("image")
         if "image" not in body or away or error.status in _NOT_ASKED:
             raise
-        stack = body.get("stack", {})
-        left = [*stack.get("open", ()), f"the image is not known: {error.problem}"]
         rest = {key: value for key, value in body.items() if key != "image"}
-        return decide({**rest, "stack": {**stack, "open": left}})
+        return decide(open_stack(rest, error))
 
 
 def _weigh(
