@@ -304,11 +304,9 @@ def rule_of(claims: Mapping[str, Any], jobs: JobIssuer) -> JobRule:
         value = claim(claims, name)
         given = "missing" if value is None else repr(_plain(value))[: _LONGEST * 2]
         shown.append(f"{name} is {given}")
-    raise Forbidden(
-        f"no rule of this gate matches the job: {'; '.join(shown)}",
-        field=nearest[0],
-        hint="the operator's file for --oidc lists the rules",
-    )
+    what = f"no rule of this gate matches the job: {'; '.join(shown)}"
+    hint = "the operator's file for --oidc lists the rules"
+    raise Forbidden(what, field=nearest[0], hint=hint)
 
 
 def _plain(value: Any) -> Any:

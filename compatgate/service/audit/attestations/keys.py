@@ -275,10 +275,8 @@ def _external_signer(
         try:
             return Signer.from_priv_key_uri(uri, keys[0], secret)
         except UnsupportedLibraryError as error:
-            raise Unavailable(
-                f"cannot sign with this key: {quote_error(error)}",
-                field="signing",
-                hint=EXTERNAL_SIGNERS[scheme],
-            ) from None
+            what = f"cannot sign with this key: {quote_error(error)}"
+            hint = EXTERNAL_SIGNERS[scheme]
+            raise Unavailable(what, field="signing", hint=hint) from None
 
     return make, keys[0]

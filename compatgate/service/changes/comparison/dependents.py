@@ -21,9 +21,9 @@ from compatgate.service.changes.comparison.schemas import (
     DependentTargetBody,
 )
 from compatgate.service.changes.comparison.service import MAX_DECISIONS, MAX_STACKS, pools_of
+from compatgate.service.cluster.admission.landing import driver_version
 from compatgate.service.gate.cells.pairs import allows_driver
 from compatgate.service.matrix.proposals.schemas import DAYS
-from compatgate.service.nodes.reports.comparison import driver_version
 
 if TYPE_CHECKING:
     from compatgate.service.gate.questions.service import Gate

@@ -32,7 +32,7 @@ from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.documents.schemas import NeededEvidenceBody
 from compatgate.service.matrix.proposals.agreement import Demand, find_demands
-from compatgate.service.matrix.proposals.schemas import DAYS, BacktestBody
+from compatgate.service.matrix.proposals.schemas import BacktestBody
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -117,14 +117,12 @@ class ChangeEffects(Struct, frozen=True):
     lets_through: EffectCount | None = None
 
 
-def preview_effects(
-    gate: Gate, edits: Sequence[Edit], author: str, days: int = DAYS
-) -> ChangeEffects:
+def preview_effects(gate: Gate, edits: Sequence[Edit], author: str) -> ChangeEffects:
     """Return what edits, which are not stored, would do; the author may need approvals."""
     before = gate.snapshot()
     after = apply_edits(before, edits)
     names = list_targets(edits)
-    backtest = backtest_edits(gate, edits, days=days, **_BOUNDS)
+    backtest = backtest_edits(gate, edits, **_BOUNDS)
     touched = []
     for name in names if names is not None else {*before.documents, *after.documents}:
         document = after.documents.get(name) or before.documents.get(name)

@@ -21,12 +21,7 @@ from compatgate.core.rules.caveats import some_pools
 from compatgate.core.stack import parse_stack
 from compatgate.errors import CompatgateError
 from compatgate.service.gate.decisions import service as decisions_log
-from compatgate.service.gate.decisions.service import (
-    MAX_VERDICTS,
-    AskedStack,
-    list_asked_stacks,
-    list_askers,
-)
+from compatgate.service.gate.decisions.service import AskedStack, list_asked_stacks, list_askers
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.runs.queue.models import RunRow
 from compatgate.service.runs.queue.repository import list_run_questions
@@ -58,14 +53,13 @@ def list_questions(
     *,
     most: int,
     keep: Callable[[dict[str, Any]], bool] = lambda _: True,
-    verdicts: int = MAX_VERDICTS,
 ) -> Recorded:
     """Return the questions about some targets (None: all) since a time, without what-if questions.
 
     ``keep`` tells by its body whether a verdict counts; the newest decisions are read, and of them
     the latest verdicts.
     """
-    asked = list_asked_stacks(session, targets, since, most=most, verdicts=verdicts)
+    asked = list_asked_stacks(session, targets, since, most=most)
     bodies = (one for one in asked.found if one.body.get("basis") != "what-if" and keep(one.body))
     questions = _join(map(_read_verdict, bodies))
     return Recorded(tuple(questions.values()), asked.decisions, asked.complete)

@@ -264,7 +264,7 @@ class KnownNodes:
         if target is None:
             return ()
         skus = [(sku, find_gpu(sku, self._gpus)) for sku in self._index.fact_values("gpu")]
-        drivers = [(text, _driver_version(text)) for text in self._index.fact_values("driver")]
+        drivers = [(text, driver_version(text)) for text in self._index.fact_values("driver")]
         having: dict[str, Nodes] = {}
         exact: dict[str, Nodes] = {}
         for pool in target.pools:
@@ -301,8 +301,9 @@ def _displaces(target: TargetSpec, other: TargetSpec) -> bool:
     return shared or not is_stricter(other.policy, target.policy)
 
 
-def _driver_version(text: str) -> Version | None:
+def driver_version(driver: str | None) -> Version | None:
+    """Return a driver's version; None: unknown or malformed."""
     try:
-        return parse_version("driver", text)
+        return parse_version("driver", driver) if driver else None
     except BadInput:
         return None

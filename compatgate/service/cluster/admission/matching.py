@@ -67,23 +67,19 @@ def match_targets(
             if found.get(name) != "match":
                 found[name] = how
     if len(ways) > _MAX_TERMS:  # more than can be told apart: whatever it may come to run on
-        possible = {name for name, one in here.items() if _reaches(terms, one.match)}
-        found |= dict.fromkeys(possible - found.keys(), "possible")
+        for name, match in ((name, one.match) for name, one in here.items()):
+            standings = {term.standing(match.node_labels) for term in terms}
+            if "named" in standings or ("open" in standings and match.namespaces):
+                found.setdefault(name, "possible")
     if not found:
-        return MatchedTarget((), open=_open_targets(terms, targets))
-    return MatchedTarget(tuple(sorted(found)), "match" if "match" in found.values() else "possible")
-
-
-def _open_targets(terms: Sequence[Term], targets: Mapping[str, TargetSpec]) -> tuple[str, ...]:
-    """Return the targets that state no namespace and no label that the pod excludes."""
-    return tuple(
-        sorted(
+        open_ones = [
             name
             for name, one in targets.items()
             if not one.match.namespaces
             and any(way.standing(one.match.node_labels) != "excluded" for way in terms)
-        )
-    )
+        ]
+        return MatchedTarget((), open=tuple(sorted(open_ones)))
+    return MatchedTarget(tuple(sorted(found)), "match" if "match" in found.values() else "possible")
 
 
 def is_in_namespace(match: MatchSpec, namespace: str) -> bool:
@@ -115,11 +111,6 @@ def _targets_of_term(
             rank >= more or is_stricter(targets[name].policy, policy) for more, policy in full
         ):
             yield name, "possible" if rank == _POSSIBLE else "match"
-
-
-def _reaches(terms: Iterable[Term], match: MatchSpec) -> bool:
-    standings = {term.standing(match.node_labels) for term in terms}
-    return "named" in standings or ("open" in standings and bool(match.namespaces))
 
 
 class Term(Struct, frozen=True):
@@ -237,10 +228,17 @@ def _look_at(part: _Part, kinds: Kinds, found: list[Pod]) -> list[_Part]:
     stated = read_labels(read_mapping(value.get("metadata")).get("annotations"))
     annotations = {**part.annotations, **stated, **read_labels(value.get("annotations"))}
     skipped = _SKIPPED
-    if _is_pod_spec(value):
+    if any(
+        isinstance(item, dict) and ("image" in item or "resources" in item)
+        for item in read_list(value.get("containers"))
+    ):
         found.append(Pod(where, annotations, value))
         skipped = (*_SKIPPED, "initContainers", "containers", "ephemeralContainers")
-    elif any(_states_resources(value.get(field)) for field in kinds.resource_fields):
+    elif any(
+        isinstance(read_mapping(value.get(field)).get(part), dict)
+        for field in kinds.resource_fields
+        for part in ("limits", "requests")
+    ):
         beside = [v for v in value.values() if isinstance(v, dict)]
         spec = {**part.outer, **inherited(beside), **value}
         found.append(Pod(where, annotations, spec, itself=True))
@@ -258,16 +256,3 @@ def _known_kind(value: Mapping[str, Any], kinds: Kinds) -> PodKind | None:
         return None
     known = kinds.of(version.rpartition("/")[0], name)
     return known if known and not known.search else None
-
-
-def _is_pod_spec(value: Mapping[str, Any]) -> bool:
-    return any(
-        isinstance(item, dict) and ("image" in item or "resources" in item)
-        for item in read_list(value.get("containers"))
-    )
-
-
-def _states_resources(value: Any) -> bool:
-    return isinstance(value, dict) and any(
-        isinstance(value.get(part), dict) for part in ("limits", "requests")
-    )

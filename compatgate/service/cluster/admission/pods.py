@@ -120,7 +120,10 @@ def read_variables(container: Mapping[str, Any]) -> VariableChanges:
             changed["disable-require"] = read_text(item.get("value")) in _TRUE
         else:
             required[name] = read_text(item.get("value"))
-    changed |= _requirements(required, left)
+    if _MAIN in required:  # they replace the image's, whose main one may stay otherwise
+        changed["require"] = [value for value in required.values() if value] or None
+    else:
+        left += [f"{name} is set in the pod, and was not checked" for name in required]
     if read_list(container.get("envFrom")):
         unread.append("variables of config maps and secrets (envFrom) were not read")
     devices = env.get(VISIBLE_DEVICES, {"value": ""})
@@ -128,14 +131,6 @@ def read_variables(container: Mapping[str, Any]) -> VariableChanges:
     declines = VISIBLE_DEVICES in env and not asks
     leads = any(name == "PATH" or name.startswith("PYTHON") for name in env)
     return VariableChanges(changed, tuple(left), tuple(unread), asks, declines, leads)
-
-
-def _requirements(required: Mapping[str, str], left: list[str]) -> dict[str, Any]:
-    """Return the requirements that replace the image's; the image's main one may stay."""
-    if _MAIN not in required:
-        left += [f"{name} is set in the pod, and was not checked" for name in required]
-        return {}
-    return {"require": [value for value in required.values() if value] or None}
 
 
 GPU_ANNOTATION = "compatgate.dev/gpu"

@@ -164,7 +164,12 @@ class _QuestionMaker:
                 asks = replace(workload, resources=container.resources, image=container.image)
                 if asks not in places:
                     places[asks] = list(place_workload(asks, matrix))
-                    self.remarks += _warn_other_targets(asks, matrix)
+                    if others := other_targets(asks, matrix):
+                        shown = ", ".join(others[:_NAMED]) + ", ..." * (len(others) > _NAMED)
+                        self.remarks.append(
+                            f"{TARGET} chooses {asks.named}, and the pod may land on {shown} as"
+                            f" well: select the nodes of {asks.named}"
+                        )
                 for place in places[asks]:
                     self._add(place, container, pod, stated, matrix)
         if declines_gpus(pod):
@@ -300,16 +305,6 @@ def _remarks(container: Container, stated: Mapping[str, Any], *, is_pod: bool) -
         )
 
 
-def _warn_other_targets(asks: ContainerWorkload, known: PlacementMatrix) -> Iterable[str]:
-    """Warn that a pod may land on another target than the one that it chose."""
-    if others := other_targets(asks, known):
-        shown = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
-        yield (
-            f"{TARGET} chooses {asks.named}, and the pod may land on {shown} as well: "
-            f"select the nodes of {asks.named}"
-        )
-
-
 class Exemption(Struct, frozen=True):
     """Namespaces that the operator exempts by a waiver."""
 
@@ -324,14 +319,14 @@ class ExemptionResult(Struct, frozen=True):
     why_not: str = ""
 
 
-def parse_exemptions(values: Sequence[str], field: str) -> tuple[Exemption, ...]:
+def parse_exemptions(values: Sequence[str]) -> tuple[Exemption, ...]:
     """Read ``NAMESPACE=WAIVER``, the namespace a glob."""
     found = []
     for value in values:
         namespaces, _, waiver = (part.strip() for part in value.partition("="))
         if not namespaces or not waiver:
             hint = "NAMESPACE=WAIVER, like batch-*=night-run"
-            raise BadInput(f"{value!r} exempts nothing", field=field, value=value, hint=hint)
+            raise BadInput(f"{value!r} exempts nothing", field="--exempt", value=value, hint=hint)
         found.append(Exemption(namespaces, waiver))
     return tuple(found)
 

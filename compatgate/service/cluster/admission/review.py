@@ -135,21 +135,15 @@ def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
         hint = f"{KIND} of {API_VERSION}: set admissionReviewVersions: [v1]"
         what = to_one_line(f"{kind} of {version}", 200)
         return uid, BadInput(f"{what} is not supported", field="apiVersion", hint=hint)
-    review = _review(uid, request)
-    return uid, _check_fields(review) or review
-
-
-def _check_fields(review: Review) -> BadInput | None:
-    """Return the error for a missing field that every complete request has."""
-    hint = "send it as the API server does"
+    review, hint = _review(uid, request), "send it as the API server does"
     if review.operation not in _OPERATIONS:
-        what = f"is none of {', '.join(_OPERATIONS)}"
-        return BadInput(what, field="request.operation", value=review.operation, hint=hint)
+        what, operation = f"is none of {', '.join(_OPERATIONS)}", review.operation
+        return uid, BadInput(what, field="request.operation", value=operation, hint=hint)
     if not review.kind:
-        return BadInput("the kind is missing", field="request.kind.kind", hint=hint)
+        return uid, BadInput("the kind is missing", field="request.kind.kind", hint=hint)
     if review.operation in _WITH_OBJECT and review.document is None:
-        return BadInput("the object is missing", field="request.object", hint=hint)
-    return None
+        return uid, BadInput("the object is missing", field="request.object", hint=hint)
+    return uid, review
 
 
 def find_uid(raw: bytes) -> str:

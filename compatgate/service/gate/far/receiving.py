@@ -158,12 +158,9 @@ class DeliveryDesk:
         policy = self._find_policy(session, found)
         self._check_time(session, found, field)
         if not whole or found.id != key or identify(found, policy) != key:
-            raise VerdictMismatch(
-                "the verdict does not have this id",
-                field=field,
-                value=found.id,
-                hint="the far gate may have another version: upgrade it",
-            )
+            what = "the verdict does not have this id"
+            hint = "the far gate may have another version: upgrade it"
+            raise VerdictMismatch(what, field=field, value=found.id, hint=hint)
         worst = max((OUTCOME_RANK[one.outcome] for one in found.findings), default=0)
         stated = (OUTCOME_RANK.get(found.verdict, 0), found.mode, found.allowed)
         if stated != (worst, policy.mode, is_allowed(found.verdict, policy)):
@@ -292,12 +289,9 @@ class _ChainWriter(DecisionWriter):
                 before = (batch.writer, batch.sequence - 1)
                 found = hashes.get(before) or self.find_hash(cursor, *before)
                 if found is None:
-                    raise ChainGap(
-                        f"batch {batch.sequence - 1} of writer {batch.writer} is not stored here",
-                        field="batches",
-                        value=batch.sequence,
-                        hint="this gate was restored from a backup; start a new chain",
-                    )
+                    what = f"batch {batch.sequence - 1} of writer {batch.writer} is not stored here"
+                    hint = "this gate was restored from a backup; start a new chain"
+                    raise ChainGap(what, field="batches", value=batch.sequence, hint=hint)
                 if found != batch.previous:
                     what = (
                         f"batch {batch.sequence} of writer {batch.writer} continues another batch"

@@ -180,10 +180,5 @@ def _refuse_weakening(edit: Edit, taken: Sequence[str], author: Principal) -> No
     if not weakened:
         return
     kind, name = kind_of(edit.document).lower(), edit.document.metadata.name
-    raise AccessRefused(
-        f"the token {author.name} lacks the scope bless; the {kind} {name} needs it {weakened}",
-        principal=author,
-        field="scope",
-        value="bless",
-        hint=_HINT,
-    )
+    what = f"the token {author.name} lacks the scope bless; the {kind} {name} needs it {weakened}"
+    raise AccessRefused(what, principal=author, field="scope", value="bless", hint=_HINT)

@@ -245,12 +245,9 @@ def plan_sync(
         edits += [Edit(one, None) for one in reversed(lacking)]  # targets go last
         for target, uses in find_uses_left(session, edits, _MAX_USES):
             named = ", ".join(f"{kind} {name}" for kind, name in uses[:_MAX_NAMED])
-            raise Conflict(
-                f"the files lack the target {target!r}, but {named} use it",
-                field="prune",
-                value=target,
-                hint="keep the target in the files, or change the documents that use it",
-            )
+            what = f"the files lack the target {target!r}, but {named} use it"
+            hint = "keep the target in the files, or change the documents that use it"
+            raise Conflict(what, field="prune", value=target, hint=hint)
     result = SyncBody(
         options.name,
         _list_changes(edits),

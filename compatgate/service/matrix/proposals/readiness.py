@@ -155,14 +155,14 @@ def describe_change(change: Change) -> list[str]:
     return [f"{one}: {_describe_field(field)}" for field in change.fields]
 
 
-def diff_yaml(change: Change, context: int = 3) -> str:
+def diff_yaml(change: Change) -> str:
     """Return a change as a unified difference of YAML."""
     before, after = (
         to_yaml([body]).splitlines() if body else [] for body in (change.before, change.after)
     )
     name = f"{change.kind}/{change.name}"
     sides = (name if change.before else "/dev/null", name if change.after else "/dev/null")
-    return "\n".join(unified_diff(before, after, *sides, n=context, lineterm=""))
+    return "\n".join(unified_diff(before, after, *sides, lineterm=""))
 
 
 def _parts(kind: str, spec: Mapping[str, Any]) -> Iterator[str]:

@@ -271,17 +271,13 @@ class Payload(Struct, frozen=True):
         """Check the period in which decisions may rest on the bundle."""
         now = clock.now()
         if self.issued_at is not None and self.issued_at > now + clock.SKEW:
-            raise Unavailable(
-                f"the bundle was issued in the future, at {clock.iso(self.issued_at)}",
-                field="bundle",
-                hint="synchronize the clocks of this machine and of the gate (NTP)",
-            )
+            what = f"the bundle was issued in the future, at {clock.iso(self.issued_at)}"
+            hint = "synchronize the clocks of this machine and of the gate (NTP)"
+            raise Unavailable(what, field="bundle", hint=hint)
         if self.valid_until is not None and self.valid_until < now:
-            raise Unavailable(
-                f"the bundle expired at {clock.iso(self.valid_until)}",
-                field="bundle",
-                hint="get the current one from its gate: an older bundle may be a replay",
-            )
+            what = f"the bundle expired at {clock.iso(self.valid_until)}"
+            hint = "get the current one from its gate: an older bundle may be a replay"
+            raise Unavailable(what, field="bundle", hint=hint)
 
 
 class Envelope(Struct, frozen=True, rename="camel"):

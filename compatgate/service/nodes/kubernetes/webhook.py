@@ -69,18 +69,12 @@ def set_policy(api: ClusterApi, name: str, webhook: Webhook, policy: Policy) -> 
     return True
 
 
-def wait_until_ready(
-    read: Callable[[], Webhook],
-    wait_s: float,
-    *,
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> Webhook:
+def wait_until_ready(read: Callable[[], Webhook], wait_s: float) -> Webhook:
     """Wait until the gate is ready; return the webhook as it was then.
 
     The webhook is read again each time: cert-manager enters the authority when it likes.
     """
-    deadline = clock() + wait_s
+    deadline = time.monotonic() + wait_s
     answers = 0
     while True:
         webhook = read()
@@ -88,11 +82,11 @@ def wait_until_ready(
         answers = 0 if reason else answers + 1
         if answers == _ANSWERS:
             return webhook
-        if reason and clock() >= deadline:
+        if reason and time.monotonic() >= deadline:
             what = f"the gate at {webhook.url} is not ready: {reason}"
             hint = "the failure policy stays Ignore; look at the pods, Service and certificate"
             raise Unavailable(what, hint=hint)
-        sleep(_PAUSE_S if reason else _PAUSE_S / 4)
+        time.sleep(_PAUSE_S if reason else _PAUSE_S / 4)
 
 
 def _why_not(webhook: Webhook) -> str:

@@ -15,8 +15,8 @@ from compatgate.core.gpus import covers_gpu, find_gpu
 from compatgate.core.matrix import Entry
 from compatgate.core.node import NODE_COMPONENTS, fits_declared
 from compatgate.core.request import DriftKind, DriverState, Pool, Target, drift_title
-from compatgate.core.versions import Version, parse_version
-from compatgate.errors import BadInput
+from compatgate.core.versions import Version
+from compatgate.service.cluster.admission.landing import driver_version
 from compatgate.service.cluster.admission.matching import TARGET, match_targets, terms_of
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.nodes.reports.reports import NOTHING_SEEN, SeenNode, read_seen_node
@@ -213,14 +213,6 @@ def pools_with_gpu(target: Target, kind: Gpu | None, snapshot: Snapshot) -> list
     """Return the pools of a target that declare a GPU, its family or its capability."""
     table = snapshot.facts.gpus
     return [p for p in target.pools if p.gpu and kind and covers_gpu(p.gpu, kind, table)]
-
-
-def driver_version(driver: str | None) -> Version | None:
-    """Return a driver's version; None: unknown or malformed."""
-    try:
-        return parse_version("driver", driver) if driver else None
-    except BadInput:
-        return None
 
 
 def _difference(

@@ -11,13 +11,10 @@ from compatgate.core.gpus import find_gpu
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.request import Pool
 from compatgate.kit import clock
+from compatgate.service.cluster.admission.landing import driver_version
 from compatgate.service.cluster.admission.matching import TARGET
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.nodes.reports.comparison import (
-    NodeView,
-    driver_version,
-    pools_with_gpu,
-)
+from compatgate.service.nodes.reports.comparison import NodeView, pools_with_gpu
 from compatgate.service.nodes.reports.reports import (
     SHARED_SUFFIX,
     format_gpus,

@@ -294,10 +294,6 @@ def _refuse_new_cluster(session: Session, cluster: str, principal: Principal) ->
     known = set(session.execute(select(Node.cluster).distinct()).scalars())
     if not known or cluster in known:
         return
-    raise AccessRefused(
-        f"cluster {cluster!r} is new, and the token {principal.name} lacks the scope bless",
-        principal=principal,
-        field="cluster",
-        value=cluster,
-        hint=f"one of {', '.join(sorted(known)[:5])}; or report it once with the scope bless",
-    )
+    what = f"cluster {cluster!r} is new, and the token {principal.name} lacks the scope bless"
+    hint = f"one of {', '.join(sorted(known)[:5])}; or report it once with the scope bless"
+    raise AccessRefused(what, principal=principal, field="cluster", value=cluster, hint=hint)

@@ -221,11 +221,9 @@ def read_content(database: Database, session: Session, name: str = "") -> Conten
     if database.is_sqlite:
         found = str(session.execute(text("PRAGMA quick_check(1)")).scalar())
         if found != "ok":
-            raise Unavailable(
-                f"the database {name} is damaged: {found.strip().splitlines()[-1]}",
-                field="database",
-                hint="stop the gate and restore a backup: compatgate db restore FILE --force",
-            )
+            what = f"the database {name} is damaged: {found.strip().splitlines()[-1]}"
+            hint = "stop the gate and restore a backup: compatgate db restore FILE --force"
+            raise Unavailable(what, field="database", hint=hint)
     known = tables_of(version)
     counts = (f'SELECT count(*) FROM "{table.name}"' for table in known)  # noqa: S608 - our names
     rows = sum(session.execute(text(query)).scalar_one() for query in counts)
