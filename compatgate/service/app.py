@@ -28,12 +28,7 @@ from compatgate.service.changes.comparison.service import plan_upgrade
 from compatgate.service.changes.upgrades.service import Upgrades
 from compatgate.service.gate.decisions.service import Decisions, list_allowed_images
 from compatgate.service.gate.far.bundles import BundleSource
-from compatgate.service.gate.far.gate import (
-    FarGate,
-    LoggedRefusals,
-    NoDatabase,
-    known_callers,
-)
+from compatgate.service.gate.far.gate import FarGate, LoggedRefusals, NoDatabase, known_callers
 from compatgate.service.gate.far.keeper import BundleKeeper
 from compatgate.service.gate.far.receiving import DeliveryDesk
 from compatgate.service.gate.questions.service import Gate
@@ -64,13 +59,10 @@ def open_rooms(
     images: ImageSettings | None = None,
     kind: type[Gate] = Gate,
 ) -> Rooms:
-    """Open the rooms of a database.
+    """Open the rooms of a database: URL, or path of an SQLite file.
 
-    Args:
-        database: URL, or path of an SQLite file; None: ``COMPATGATE_DATABASE``, else a file in
-            the user's data folder.
-        make: create an SQLite file that is missing or empty.
-        kind: class of the gate.
+    None: ``COMPATGATE_DATABASE``, else a file in the user's data folder. ``make``: create an SQLite
+    file that is missing or empty.
     """
     opened = open_database(database, make=make)
     return Rooms(make_gate(opened, load_facts(overlays), kind, overlays=overlays, images=images))

@@ -130,13 +130,7 @@ class JobRule(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobIssuer(Struct, frozen=True, forbid_unknown_fields=True):
-    """An issuer of job tokens.
-
-    Attributes:
-        issuer: its URL, exactly as its tokens spell it.
-        audience: the ``aud`` that tokens must have: the URL of this gate.
-        rules: the first that matches decides.
-    """
+    """An issuer of job tokens, by the URL that they spell; the first rule that matches decides."""
 
     issuer: _Text
     audience: _Text

@@ -185,9 +185,7 @@ _OTHERS_MODE = stat.S_IRWXG | stat.S_IRWXO
 
 
 def signer_maker(
-    uri: str,
-    public: bytes | None = None,
-    environment: Mapping[str, str] | None = None,
+    uri: str, public: bytes | None = None, environment: Mapping[str, str] | None = None
 ) -> tuple[Callable[[], Signer], SSlibKey]:
     """Return a function that makes the signer, and its public key.
 

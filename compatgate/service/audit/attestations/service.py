@@ -46,9 +46,8 @@ class SignedStatement(Struct, frozen=True):
 class Attestations:
     """The service that signs the verdicts of a database, and nothing else.
 
-    Args:
-        read_own: returns a verdict of this gate, and when it was last given.
-        still_holds: tells whether the gate would answer the question of a verdict alike now.
+    ``read_own`` returns a verdict of this gate, and when it was last given; ``still_holds`` tells
+    whether the gate would answer its question alike now.
     """
 
     def __init__(

@@ -43,10 +43,7 @@ from compatgate.service.changes.comparison.recorded import list_questions
 from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, PlanBody, WhatIfBody
 from compatgate.service.gate.questions.service import Compute, compute_here
 from compatgate.service.matrix.proposals.schemas import DAYS
-from compatgate.service.nodes.reports.comparison import (
-    NodeView,
-    pools_with_gpu,
-)
+from compatgate.service.nodes.reports.comparison import NodeView, pools_with_gpu
 
 if TYPE_CHECKING:
     from compatgate.service.gate.questions.service import Gate

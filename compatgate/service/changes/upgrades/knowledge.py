@@ -116,10 +116,7 @@ def _read_health(
 
 
 def _compare_errors(
-    driver: str,
-    changed: Mapping[str, datetime],
-    periods: Iterable[Any],
-    errors: Iterable[Any],
+    driver: str, changed: Mapping[str, datetime], periods: Iterable[Any], errors: Iterable[Any]
 ) -> Comparison:
     before = after = 0
     hours = {False: 0.0, True: 0.0}

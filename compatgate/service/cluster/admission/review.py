@@ -209,11 +209,7 @@ def placement_denial(question: Question, finding: Finding, why_not: str, link: s
 
 
 def placement_warning(
-    question: Question,
-    finding: Finding,
-    *,
-    would_deny: bool = False,
-    most: int = _LONGEST_WARNING,
+    question: Question, finding: Finding, *, would_deny: bool = False, most: int = _LONGEST_WARNING
 ) -> str:
     """Return the warning about the placement of an admitted container; as `verdict_warnings`."""
     on = f" on {question.target}" if question.target else ""

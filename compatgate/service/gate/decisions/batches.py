@@ -316,8 +316,7 @@ def append_anchor(session: Session) -> None:
         .subquery()
     )
     query = select(StoredBatch.writer, StoredBatch.sequence, StoredBatch.hash).join(
-        ahead,
-        (ahead.c.writer == StoredBatch.writer) & (ahead.c.sequence == StoredBatch.sequence),
+        ahead, (ahead.c.writer == StoredBatch.writer) & (ahead.c.sequence == StoredBatch.sequence)
     )
     heads = {row.writer: [row.sequence, bytes(row.hash).hex()] for row in session.execute(query)}
     connection = session.connection()

@@ -184,18 +184,16 @@ class OutageKeeper:
 
     def require_usable(self) -> None:
         """Check that the snapshot in memory is recent enough to decide on."""
-        outage = self.watch.outage()
-        age, most = self.watch.age_s(), self._max_stale.total_seconds()
-        if outage is None or age <= most:
+        outage, age = self.watch.outage(), self.watch.age_s()
+        if outage is None or age <= (most := self._max_stale.total_seconds()):
             return
-        limit = (
-            f"the limit is {describe_seconds(most)}" if most else "--max-stale 0 allows no decision"
-        )
+        limit = f"the limit is {describe_seconds(most)}"
+        if not most:
+            limit = "--max-stale 0 allows no decision"
+        what = f"the database is unavailable ({outage.reason}) and confirmed the snapshot"
+        hint = "bring the database back; serve --max-stale sets the limit"
         raise Unavailable(
-            f"the database is unavailable ({outage.reason}) and confirmed the snapshot"
-            f" {describe_seconds(age)} ago; {limit}",
-            field="database",
-            hint="bring the database back; serve --max-stale sets the limit",
+            f"{what} {describe_seconds(age)} ago; {limit}", field="database", hint=hint
         )
 
     def _look(self, answered: Callable[[], None]) -> None:

@@ -95,10 +95,8 @@ def parse_networks(texts: Sequence[str], field: str) -> tuple[IPv4Network | IPv6
         try:
             found.append(ip_network(item))
         except ValueError as error:
-            hint = "like 10.20.0.0/16 or fd00::/8"
-            raise BadInput(
-                f"not a network: {quote_error(error)}", field=field, value=item, hint=hint
-            ) from None
+            what, hint = f"not a network: {quote_error(error)}", "like 10.20.0.0/16 or fd00::/8"
+            raise BadInput(what, field=field, value=item, hint=hint) from None
     return tuple(dict.fromkeys(found))
 
 
@@ -248,12 +246,9 @@ class ImageReader:
 
     def _timeout(self, name: Reference, wait_s: float, *, begun: bool) -> RegistryTimeout:
         what = "reading" if begun else f"{self._at_once} other images are being read; reading"
-        return RegistryTimeout(
-            f"{what} {name} took longer than {wait_s:.3g} seconds",
-            field="image",
-            hint="the gate continues to read the image; ask again, or set a longer serve"
-            " --image-deadline",
-        )
+        what = f"{what} {name} took longer than {wait_s:.3g} seconds"
+        hint = "the gate continues to read the image; ask again, or set a longer serve"
+        return RegistryTimeout(what, field="image", hint=f"{hint} --image-deadline")
 
 
 SETTING = "compatgate serve --registry (COMPATGATE_REGISTRIES)"

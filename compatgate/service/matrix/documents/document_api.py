@@ -270,10 +270,5 @@ def list_waivers(call: Call[WaiverFilters]) -> Reply:
 
 
 WAIVER_ROUTES = document_routes(
-    "Waiver",
-    "waivers",
-    scope="bless",
-    body=WaiverChange,
-    shown=WaiverBody,
-    example=WAIVER,
+    "Waiver", "waivers", scope="bless", body=WaiverChange, shown=WaiverBody, example=WAIVER
 )

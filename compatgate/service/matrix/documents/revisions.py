@@ -14,15 +14,7 @@ from sqlalchemy import and_, exists, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from compatgate.documents import specs as compared
-from compatgate.documents.specs import (
-    Document,
-    Kind,
-    decode,
-    encode,
-    key_of,
-    kind_of,
-    to_body,
-)
+from compatgate.documents.specs import Document, Kind, decode, encode, key_of, kind_of, to_body
 from compatgate.errors import NotFound
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page

@@ -217,12 +217,7 @@ class ProposalService:
             return self._view(session, number)
 
     def merge(
-        self,
-        number: str,
-        by: Principal,
-        digest: str | None,
-        *,
-        override: str | None = None,
+        self, number: str, by: Principal, digest: str | None, *, override: str | None = None
     ) -> ProposalView:
         """Make the edits of a proposal, which the digest names, as one revision.
 

@@ -239,18 +239,9 @@ class Overlay(Struct, frozen=True):
 class Payload(Struct, frozen=True):
     """The content of a bundle.
 
-    Attributes:
-        format: version of the file format.
-        revision: of the matrix.
-        made_at: time of the revision; None: the matrix is empty.
-        facts: digest of the exporting gate's facts.
-        overlays: applied to the shipped facts, in this order.
-        evidence_number: number of the latest judged run; 0: unknown, or there is none.
-        discards: number of the latest run that a person discarded.
-        suites: definitions of the suites that the judged runs are of.
-        issue: grows with time, so that an older bundle of a revision is known; 0: not issued.
-        issued_at: when the gate signed it.
-        valid_until: no decision rests on it afterwards; None: for ever.
+    ``evidence_number`` and ``discards``: of the latest judged run and of the latest discarded one;
+    0: unknown, or there is none. ``issue`` grows with time, so that an older bundle of a revision
+    is known; 0: not issued. No decision rests on it after ``valid_until``; None: for ever.
     """
 
     format: int

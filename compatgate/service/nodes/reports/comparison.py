@@ -180,11 +180,7 @@ class MatrixComparer:
         return "not-blessed", f"no blessed or deprecated entry of {where}"
 
     def _differences(
-        self,
-        target: Target,
-        of: NodeProfile,
-        version: Version | None,
-        kinds: Sequence[Gpu | None],
+        self, target: Target, of: NodeProfile, version: Version | None, kinds: Sequence[Gpu | None]
     ) -> Iterable[DifferenceBody]:
         """Yield differences, GPUs first, because they decide which pool declares the driver."""
         declared = tuple(dict.fromkeys(pool.gpu.sku for pool in target.pools if pool.gpu))

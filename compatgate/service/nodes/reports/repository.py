@@ -41,8 +41,7 @@ class Node(Base):
         JsonText, server_default="[]", comment="JSON: last reported"
     )
     changed_at: Mapped[datetime | None] = mapped_column(
-        UtcTime,
-        comment="Gate's clock: labels, taints, target, GPUs or driver; null: before 0011",
+        UtcTime, comment="Gate's clock: labels, taints, target, GPUs or driver; null: before 0011"
     )
     assigned: Mapped[str | None] = mapped_column(
         Text, comment="Target, by the scope bless; empty: by labels"

@@ -197,12 +197,7 @@ class Nodes:
             return nodes.list_unseen_keys(session, clock.now() - STALE_AFTER, among)
 
     def report(
-        self,
-        report: Report,
-        *,
-        by: str,
-        principal: Principal | None = None,
-        dry_run: bool = False,
+        self, report: Report, *, by: str, principal: Principal | None = None, dry_run: bool = False
     ) -> Sequence[NodeView]:
         """Store a report, by name of the reporter; a repeated report changes only the time.
 

@@ -66,12 +66,9 @@ class RestoreReport(Struct, frozen=True):
 
 
 class RestoreOptions(Struct, frozen=True):
-    """How to restore.
+    """How to restore: over data, which is kept aside; with a chain that is not intact; as it is.
 
-    Attributes:
-        force: replace a database that holds data; it is kept aside.
-        unverified: accept a backup whose audit chain is not intact.
-        keep_schema: do not migrate: the version of compatgate that wrote the data is to use it.
+    ``keep_schema``: do not migrate: the version of compatgate that wrote the data is to use it.
     """
 
     force: bool = False

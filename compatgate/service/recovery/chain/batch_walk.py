@@ -43,9 +43,8 @@ _OF_VERDICT = ("target", "verdict", "allowed", "matrix_revision")
 class SealedState(Struct, frozen=True):
     """The verified state, which a link of the chain holds.
 
-    Attributes:
-        legacy: decisions that links cover, as until schema 0006.
-        batch: all batches up to this one are verified, and no older one is still to come.
+    ``legacy``: decisions that links cover, as until schema 0006. All batches up to ``batch`` are
+    verified, and no older one is still to come.
     """
 
     legacy: int = 0
