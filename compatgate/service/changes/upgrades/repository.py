@@ -15,7 +15,7 @@ from compatgate.core.upgrade_state import State, Upgrade, Wave
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_parts, page
 from compatgate.kit.principal import Authorship
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.changes.upgrades.models import (
@@ -40,7 +40,6 @@ from compatgate.service.nodes.reports.reports import is_same_driver
 MAX_SOAK = timedelta(days=90)
 LATELY = timedelta(days=30)
 """Maximum time that a rolled-back upgrade needs attention."""
-_ROWS = 500
 _SAME = [name for name in UpgradeRow.__struct_fields__ if name in UpgradeRecord.__table__.columns]
 _LISTED = [name for name in UpgradeSummary.__struct_fields__ if name in _SAME]
 _PLAN = ("set", "verdict", "allowed", "mode", "summary", "groups", "edits", "owed", "remarks")
@@ -78,9 +77,8 @@ def store_upgrade(
         UpgradeWaveRecord(upgrade=name, number=wave["number"], pools=wave["pools"])
         for wave in waves
     )
-    for at in range(0, len(nodes), _ROWS):
-        part = [{"upgrade": name, **node} for node in nodes[at : at + _ROWS]]
-        session.execute(insert(UpgradeNode), part)
+    for some in in_parts(nodes):
+        session.execute(insert(UpgradeNode), [{"upgrade": name, **node} for node in some])
 
 
 def find_upgrade(session: Session, name: str) -> UpgradeRow:

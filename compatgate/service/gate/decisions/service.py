@@ -32,7 +32,7 @@ from compatgate.errors import Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.clock import iso
 from compatgate.kit.database.database import Database, in_reading
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_limit, page
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_limit, in_parts, page
 from compatgate.kit.principal import TargetPatterns
 from compatgate.service.gate.decisions.batches import (
     NUMBERS,
@@ -60,7 +60,6 @@ IMAGE = func.nullif(func.coalesce(Decision.image, _IMAGE_OF_VERDICT.scalar_subqu
 )
 """The image of a decision; a verdict's id covers its image, so its decisions have the same one."""
 _ROW = [IMAGE if column.name == "image" else column for column in Decision.__table__.columns]
-_VERDICTS_PER_QUERY = 500
 _LABELS = {DAY: (10, "YYYY-MM-DD"), HOUR: (13, 'YYYY-MM-DD"T"HH24'),
            MINUTE: (16, 'YYYY-MM-DD"T"HH24:MI')}  # fmt: skip
 """How a time in UTC begins that names a span: its length on SQLite, its form on PostgreSQL."""
@@ -215,8 +214,7 @@ def text_filters(
 def read_bodies(session: Session, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return the verdicts of these ids as first given; missing ones are left out."""
     found: dict[str, dict[str, Any]] = {}
-    for start in range(0, len(ids), _VERDICTS_PER_QUERY):
-        some = ids[start : start + _VERDICTS_PER_QUERY]
+    for some in in_parts(ids):
         query = select(Verdict.id, Verdict.body, Verdict.packed).where(Verdict.id.in_(some))
         rows = session.execute(query)
         found.update((row.id, msgspec.json.decode(read_body(row.body, row.packed))) for row in rows)

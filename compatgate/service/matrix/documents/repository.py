@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, delete, exists, insert, or_, select, update
@@ -28,7 +28,7 @@ from compatgate.documents.specs import (
     kind_of,
     target_refs,
 )
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_limit, page
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_limit, in_parts, page
 from compatgate.kit.principal import TargetPatterns
 from compatgate.service.matrix.documents.models import (
     Entry,
@@ -41,9 +41,6 @@ from compatgate.service.matrix.documents.models import (
 
 Model = type[Target] | type[Entry] | type[Waiver]
 MODELS: dict[Kind, Model] = {"Target": Target, "Entry": Entry, "Waiver": Waiver}
-T = TypeVar("T")
-_CHUNK = 500
-"""Values in one ``IN (...)``: SQLite limits the parameters of a statement."""
 
 
 def get_document(session: Session, kind: Kind, name: str) -> StoredDocument | None:
@@ -93,7 +90,7 @@ def find_documents(
     for kind in KINDS:
         model = MODELS[kind]
         names = [name for k, name in keys if k == kind]
-        for chunk in _chunks(names):
+        for chunk in in_parts(names):
             query = select(model.name, model.document).where(model.name.in_(chunk))
             for name, text in session.execute(query):
                 found[kind, name] = decode(kind, text)
@@ -187,12 +184,14 @@ def _apply_kind_edits(
     at: datetime,
 ) -> None:
     model = MODELS[kind]
-    for chunk in _chunks([before.metadata.name for before, _ in edits if before]):
+    for chunk in in_parts([before.metadata.name for before, _ in edits if before]):
         references = delete(TargetUse).where(TargetUse.kind == kind, TargetUse.name.in_(chunk))
         if kind == "Target":
             references = delete(Pool).where(Pool.target.in_(chunk))
         session.execute(references)
-    for chunk in _chunks([before.metadata.name for before, after in edits if before and not after]):
+    for chunk in in_parts(
+        [before.metadata.name for before, after in edits if before and not after]
+    ):
         session.execute(delete(model).where(model.name.in_(chunk)))
     rows = [(before, after, _to_columns(after, revision, at)) for before, after in edits if after]
     made = [{**row, "created_at": at} for before, _, row in rows if before is None]
@@ -242,11 +241,6 @@ def _insert_references(session: Session, documents: Sequence[Document]) -> None:
         session.execute(insert(Pool), pools)
     if uses:
         session.execute(insert(TargetUse), uses)
-
-
-def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), _CHUNK):
-        yield items[start : start + _CHUNK]
 
 
 def list_documents(

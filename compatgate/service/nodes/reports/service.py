@@ -15,7 +15,13 @@ from compatgate.core.facts import Facts
 from compatgate.errors import Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.tables import Page, check_limit, decode_cursor, encode_cursor
+from compatgate.kit.database.tables import (
+    Page,
+    check_limit,
+    decode_cursor,
+    encode_cursor,
+    in_parts,
+)
 from compatgate.kit.principal import AccessRefused, Authorship, Principal
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.matrix.snapshots.reader import Snapshots
@@ -91,9 +97,9 @@ class Nodes:
     def of_target(self, target: str) -> Iterator[NodeView]:
         """Yield the nodes that belong to a target, by cluster and name."""
         keys, now, matrix = self.keys_of(target), clock.now(), self._matrix()
-        for first in range(0, len(keys), _BATCH):
+        for some in in_parts(keys):
             with self._database.reading() as session:
-                rows = nodes.load_nodes_of(session, keys[first : first + _BATCH])
+                rows = nodes.load_nodes_of(session, some)
             views = (_view(rows[key], now, matrix) for key in sorted(rows))
             yield from (view for view in views if target in view.standing.targets)
 

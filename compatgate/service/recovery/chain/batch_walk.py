@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from compatgate.core.performance import sha256
 from compatgate.errors import DamagedContent
 from compatgate.kit import clock
+from compatgate.kit.database.tables import in_parts
 from compatgate.service.gate.decisions import service as decisions
 from compatgate.service.gate.decisions.batches import (
     FIRST_PREVIOUS,
@@ -29,7 +30,7 @@ from compatgate.service.gate.decisions.batches import (
 )
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.gate.questions.verdict_bodies import read_body
-from compatgate.service.recovery.chain.retention import chunks, find_deleted
+from compatgate.service.recovery.chain.retention import find_deleted
 
 _SETTLED = timedelta(minutes=10)
 """No transaction stays open for so long."""
@@ -194,7 +195,7 @@ class BatchWalk:
 def digest_bodies(session: Session, ids: Iterable[str]) -> dict[str, tuple[str | None, int | None]]:
     """Return the digests of verdicts, and the batches that brought them; None: not stored."""
     found: dict[str, tuple[str | None, int | None]] = dict.fromkeys(ids, (None, None))
-    for some in chunks(list(found)):
+    for some in in_parts(list(found)):
         for row in session.execute(select(Verdict.__table__).where(Verdict.id.in_(some))):
             digest = ""
             with suppress(DamagedContent):

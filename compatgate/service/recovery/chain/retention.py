@@ -13,7 +13,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
-from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -23,6 +22,7 @@ from sqlalchemy.orm import Session
 from compatgate.errors import Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import in_parts
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.repository import AuditRecord
 from compatgate.service.audit.events.schemas import ChainBody
@@ -35,8 +35,6 @@ _SETTLED = timedelta(hours=1)
 """Decisions that are younger stay: a transaction that is open may have older ones."""
 _DECISIONS_PER_STEP = 2000
 _PAUSE_SECONDS = 0.02
-_PER_QUERY = 500
-T = TypeVar("T")
 
 
 class DeletedMonth(Struct, frozen=True):
@@ -120,15 +118,9 @@ class Retention:
                 delete(Decision).where(Decision.id >= rows[0].id, Decision.id <= rows[-1].id)
             )
             used = exists().where(Decision.verdict_id == Verdict.id)
-            for some in chunks(sorted({row.verdict_id for row in rows})):
+            for some in in_parts(sorted({row.verdict_id for row in rows})):
                 session.execute(delete(Verdict).where(Verdict.id.in_(some), ~used))
             return len(rows)
-
-
-def chunks(items: list[T]) -> Iterator[list[T]]:
-    """Yield parts of a list that a query takes."""
-    for start in range(0, len(items), _PER_QUERY):
-        yield items[start : start + _PER_QUERY]
 
 
 def find_deleted(session: Session, actions: tuple[str, ...] = (DELETE, ARCHIVE)) -> int:

@@ -28,6 +28,7 @@ from compatgate.core.performance import sha256
 from compatgate.documents.specs import KINDS, decode, encode
 from compatgate.errors import CompatgateError
 from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import in_parts
 from compatgate.service.access.tokens import repository as tokens
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.repository import AuditRecord
@@ -39,7 +40,6 @@ from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents import revisions
 from compatgate.service.matrix.documents.models import DocumentChange, Revision
 from compatgate.service.recovery.chain.batch_walk import BatchWalk, SealedState, digest_bodies
-from compatgate.service.recovery.chain.retention import chunks
 from compatgate.service.runs.evidence import discards, evidence, pools
 
 SEAL = "audit.seal"
@@ -176,7 +176,7 @@ class _LinkWalk:
                 yield f"discard of run {run}: changed or missing (link {seq})"
 
     def _anchor(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
-        for some in chunks(sorted(detail["writers"].items())):
+        for some in in_parts(sorted(detail["writers"].items())):
             keys = [(writer, sequence) for writer, (sequence, _) in some]
             query = select(StoredBatch.writer, StoredBatch.sequence, StoredBatch.hash).where(
                 tuple_(StoredBatch.writer, StoredBatch.sequence).in_(keys)
