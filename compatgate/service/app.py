@@ -102,12 +102,10 @@ class Rooms:
         self._watcher: IncidentWorker | None = None
 
     def _backtest(self, edits: Sequence[Edit], days: int) -> dict[str, Any]:
-        """Return the backtest of edits as plain data."""
         found: dict[str, Any] = msgspec.to_builtins(backtest_edits(self.gate, edits, days=days))
         return found
 
     def _plan(self, target: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the plan of an upgrade, nodes by key."""
         return plan_upgrade(self.gate, self.matrix, self.nodes, target, body, by_key=True)
 
     def watch_incidents(self, webhook: IncidentWebhook | None) -> None:

@@ -225,7 +225,6 @@ class IncidentService:
     def _act(
         self, number: int, action: str, by: Authorship, values: dict[str, Any]
     ) -> IncidentBody:
-        """Change an incident as a person asks, and audit that."""
         with self._database.writing() as session:
             row = incidents.find_incident(session, number)
             if row.state != "open":

@@ -175,7 +175,6 @@ def _rank_answers(
 def _ask_again(
     given: GivenAnswer, body: Body, snapshot: Snapshot, now: datetime
 ) -> AskedQuestionBody:
-    """Return an answer of the period with the answer of today."""
     today: Verdict | None = None
     why = ""
     if body["target"] and body["target"] not in snapshot.targets:

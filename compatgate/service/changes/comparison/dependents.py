@@ -123,7 +123,6 @@ def _describe_target(
 def _list_nodes(
     nodes: Nodes, entry: Entry, targets: Iterable[Target], snapshot: Snapshot
 ) -> list[DependentNodeBody]:
-    """Return the nodes with a GPU and a driver that the entry is for."""
     by_name = {target.name: target for target in targets}
     dependent = []
     for view in nodes.each():

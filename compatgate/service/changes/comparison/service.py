@@ -245,7 +245,6 @@ def _list_running(gate: Gate, target: str, now: datetime, remarks: list[str]) ->
 def _list_nodes(
     nodes: Nodes, snapshot: Snapshot, target: str, remarks: list[str], *, by_key: bool
 ) -> list[PlannedNode]:
-    """Return the reported nodes of a target, each with its pool."""
     views = list(islice(nodes.of_target(target), _MAX_NODES + 1))
     if len(views) > _MAX_NODES:
         remarks.append(f"only the first {_MAX_NODES} nodes are in waves")

@@ -244,7 +244,6 @@ class Upgrades:
         by: Authorship,
         why: str,
     ) -> UpgradeView:
-        """Store another state of an upgrade, and who wanted it."""
         upgrades.save_state(session, row, replace(row, state=state, why=why), clock.now())
         _note(session, row, action, by, text=by.reason)
         return self._view(session, upgrades.find_upgrade(session, row.name))
@@ -322,7 +321,6 @@ def _note(
     wave: int | None = None,
     text: str = "",
 ) -> None:
-    """Store what a person did with an upgrade, and audit it."""
     require_storable(text, "reason", _MAX_TEXT, f"{_MAX_TEXT} bytes")
     actor = by.name if isinstance(by, Principal) else by.author
     about: dict[str, Any] = {"actor": actor, "identity": by.identity, "wave": wave, "text": text}

@@ -68,8 +68,8 @@ def _describe_wave(view: UpgradeView, wave: Wave) -> dict[str, Any]:
     answer = decide(view.row, view.known, wave.number)
     domains = Counter(view.row.domain_of[key] for key in wave.nodes)
     return {
-        "number": wave.number,
-        "pools": wave.pools,
+        **{name: getattr(wave, name) for name in ("number", "pools", "holder")},
+        **{name: getattr(answer, name) for name in ("answer", "reasons")},
         "domains": [{"name": name, "nodes": count} for name, count in domains.items()],
         "nodes": len(wave.nodes),
         "upgraded": _count_upgraded(view, wave.expected),
@@ -77,9 +77,6 @@ def _describe_wave(view: UpgradeView, wave: Wave) -> dict[str, Any]:
         "started_at": wave.started,
         "finished_at": wave.finished,
         "soaks_until": _soak_end(view, wave),
-        "holder": wave.holder,
-        "answer": answer.answer,
-        "reasons": answer.reasons,
     }
 
 
@@ -219,7 +216,6 @@ def _count_domains(view: UpgradeView, wave: Wave) -> tuple[DomainView, ...]:
 
 
 def _list_owed(view: UpgradeView, wave: Wave) -> Iterator[str]:
-    """Yield what a wave that has not started owes."""
     if wave.started or not wave.expected or not view.row.is_open:
         return
     if view.known.approvals:

@@ -95,7 +95,6 @@ _POSSIBLE = (-1, False)
 def _targets_of_term(
     way: Term, targets: Mapping[str, TargetSpec]
 ) -> Iterator[tuple[str, MatchKind]]:
-    """Yield the targets of one placement term, and how they match."""
     ranks: dict[str, tuple[int, bool]] = {}
     for name, one in targets.items():
         match = one.match

@@ -225,7 +225,6 @@ def _unjudged(
 
 
 def _stated_places(manifest: Manifest, container: FieldPath) -> dict[str, Place]:
-    """Return the place of each component that the pod's annotation states."""
     path = _annotation_path(manifest, STACK_ANNOTATION, container)
     if path is None:
         return {}
@@ -265,7 +264,6 @@ def _annotation_path(manifest: Manifest, key: str, container: FieldPath) -> Fiel
 
 
 def _container_place(manifest: Manifest, said: str) -> Place:
-    """Return the line of the container that a message names, or else of the object."""
     if match := _CONTAINER.search(said):
         for where, here in mappings(manifest.document):
             if here.get("name") == match[1] and _CONTAINER_KEYS.intersection(here):

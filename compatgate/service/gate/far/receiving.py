@@ -169,7 +169,6 @@ class DeliveryDesk:
         return found
 
     def _check_time(self, session: Session, verdict: Verdict, field: str) -> None:
-        """Refuse a verdict that is from the future, or older than its revision."""
         begin = self._find_begin(session, verdict.matrix_revision)
         try:
             at = datetime.fromisoformat(verdict.decided_at)
@@ -191,7 +190,6 @@ class DeliveryDesk:
         return made_at - clock.SKEW
 
     def _find_policy(self, session: Session, verdict: Verdict) -> Policy:
-        """Return the policy of a verdict's target at its revision."""
         if verdict.matrix_revision > (last := revisions.latest_revision(session)):
             what = f"revision {verdict.matrix_revision} is not made yet: {last} is the last one"
             raise ChainGap(what, field="verdicts", value=verdict.id, hint="start a new chain")

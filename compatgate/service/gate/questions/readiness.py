@@ -21,8 +21,6 @@ REUSED_SECONDS = 1.0
 
 
 class _ReadinessCheck:
-    """A check that is running, or that ended with a state or an error."""
-
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.ended = 0.0
@@ -70,7 +68,6 @@ class Readiness:
         return latest.state
 
     def _recent(self) -> _ReadinessCheck:
-        """Return the running check, a recent one, or a new one."""
         with self._choosing:
             if self._process != os.getpid():  # the parent's check never ends in this process
                 self._latest, self._process = None, os.getpid()

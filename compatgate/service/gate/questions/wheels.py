@@ -126,7 +126,6 @@ class WheelMeasurer:
         return {**body, "stack": {**stack, "unmeasured": why}}
 
     def _state(self, package: OpenPackage) -> Record | str:
-        """Return a stored record of this or another process, or why there is none."""
         try:
             known = find_record(build_request(package), self._sources, self._options, aged=False)
         except CompatgateError as error:

@@ -281,13 +281,11 @@ def list_documents(
 
 
 def _names(kind: Kind, wanted: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the condition that a document names a wanted target, or all targets."""
     uses = exists().where(TargetUse.kind == kind, TargetUse.name == MODELS[kind].name)
     return uses.where(or_(wanted, TargetUse.target == ANY_TARGET))
 
 
 def _contains_word(column: str) -> Callable[[Kind, str], ColumnElement[bool]]:
-    """Return the condition that a column of spaced words contains a word."""
     return lambda kind, word: getattr(MODELS[kind], column).contains(f" {word} ", autoescape=True)
 
 

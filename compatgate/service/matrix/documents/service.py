@@ -274,7 +274,6 @@ class MatrixService:
 
 
 def _show_stored(session: Session, kind: Kind, name: str, reader: ChangeReader) -> StoredDocument:
-    """Return a document just stored, with what ``force`` let through."""
     return replace(require_document(session, kind, name), warnings=tuple(reader.warnings))
 
 

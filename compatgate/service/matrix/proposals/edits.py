@@ -77,7 +77,6 @@ def _list_wanted(
 
 
 def _with_pools(body: dict[str, Any], changed: Sequence[ProposedPool]) -> dict[str, Any]:
-    """Return a target's document with other values of its pools."""
     pools = [dict(pool) for pool in body["spec"]["pools"]]
     for one in changed:
         for name in one.values:

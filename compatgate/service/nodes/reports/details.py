@@ -62,7 +62,6 @@ def compare_sources(row: NodeRow) -> SourceComparison:
 
 
 def _compare_parts(sources: Mapping[SourceKind, WitnessBody]) -> Iterator[SourceLine]:
-    """Yield driver, GPUs, CUDA, platform and parts of the node, as each source reports them."""
     getters: list[tuple[str, Callable[[WitnessBody], str | None]]] = [
         ("Driver", lambda one: one.driver),
         ("GPUs", lambda one: format_gpus(one.gpus) if one.gpus else None),

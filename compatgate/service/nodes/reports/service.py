@@ -189,7 +189,6 @@ class Nodes:
     def _narrowed(
         self, asked: DriftFilters
     ) -> Iterator[tuple[Sequence[ComparedNodes], MatrixComparer]]:
-        """Give the nodes that filters keep, equal ones together."""
         sku = sku_of(asked.gpu, self._facts) if asked.gpu else None
         matrix = self._matrix()
         with self._fleet.compared(matrix) as fleet:

@@ -299,7 +299,6 @@ def check_state(folder: Path, database: str) -> Iterator[Check]:
 
 
 def _check_snapshot(folder: Path, database: str) -> Check:
-    """Check the snapshot that the replica decides on while its database is unavailable."""
     file = SnapshotFile(folder, database)
     if not file.path.exists():
         return Check("last snapshot", "warn", "none yet; serve writes it within seconds")

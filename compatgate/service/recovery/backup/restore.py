@@ -93,7 +93,6 @@ def restore(path: str, url: str | None, options: RestoreOptions) -> RestoreRepor
 def _finish(
     database: Database, path: str, options: RestoreOptions, aside: str | None
 ) -> RestoreReport:
-    """Check what was loaded, migrate it, and log the restore."""
     hint = "use an older backup"
     try:
         with database.reading() as session:

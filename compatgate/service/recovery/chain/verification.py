@@ -271,7 +271,6 @@ def _check_whole(session: Session, walk: _LinkWalk, expected_head: str | None) -
 
 
 def _changed_documents(session: Session, latest: int) -> Iterator[str]:
-    """Yield documents that differ from their last revision."""
     history = {
         (kind, name): (text, revision)
         for kind, name, text, revision in revisions.read_texts_at(session, latest)
@@ -294,7 +293,6 @@ def _is_same_document(kind: str, text: str, other: str) -> bool:
 
 
 def _changed_tokens(session: Session) -> Iterator[str]:
-    """Yield tokens that differ from what the chain says of them."""
     query = select(AuditRecord.action, AuditRecord.subject, AuditRecord.detail)
     query = query.where(AuditRecord.action.startswith("token.", autoescape=True))
     said: dict[str, str | None] = {}
