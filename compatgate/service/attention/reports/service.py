@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
+from sqlalchemy.orm import Session
 
 from compatgate.core.rule import OUTCOME_RANK, Verdict
 from compatgate.core.rules import BY_ID
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit import clock
+from compatgate.kit.database.tables import Page
 from compatgate.service.attention.reports.formats import ALL_TARGETS
 from compatgate.service.attention.reports.schemas import (
     AskedQuestionBody,
@@ -79,30 +81,19 @@ def make_report(
     if len(keys) > MAX_NODES:
         left_out.append(f"more than {MAX_NODES} nodes: events of the others are missing")
     with gate.database.reading() as session:
-        is_gone = target and target not in snapshot.documents
-        if is_gone and not revisions.list_changes(session, "Target", target or "", limit=1).items:
-            what, hint = f"target {target!r}", suggest_name(target or "", snapshot.documents)
-            raise NotFound(f"{what} does not exist", field="target", value=target, hint=hint)
+        if target and target not in snapshot.documents:
+            _require_history(session, target, snapshot)
         period = Period(session, target, since, until, left_out)
         changed, changes_total = read_changes(period, changes)
         answers = decisions.list_answers(session, target, since, until)
         ranked, bodies = _rank_answers(period, answers, questions or MAX_QUESTIONS)
-        of_runs: list[RunRow] = period.read(
-            lambda session, **filters: runs.list_runs(session, RunFilters(**filters)),
-            MAX_RUNS,
-            "canary runs",
-            target=target,
-        )
+        of_runs: list[RunRow] = period.read(_list_runs, MAX_RUNS, "canary runs", target=target)
         links = [*link_events(period, set(keys[:MAX_NODES]) if target else None)]
     asked = [_ask_again(one, bodies[one.verdict_id], snapshot, now) for one in ranked]
-    facts: dict[str, datetime] = {}  # each digest, with its first use in the period
-    for one in ranked:
-        if digest := str(bodies[one.verdict_id].get("facts") or ""):
-            facts[digest] = min(one.first, facts.get(digest, one.first))
     timeline = [
         *change_events(changed),
         *links,
-        *facts_events(sorted((at, digest) for digest, at in facts.items())),
+        *facts_events(_list_facts(ranked, bodies)),
         *question_events(asked, on_all=target is None),
         *run_events(of_runs),
     ]
@@ -149,6 +140,10 @@ def _count(
     )
 
 
+def _list_runs(session: Session, **filters: Any) -> Page[RunRow]:
+    return runs.list_runs(session, RunFilters(**filters))
+
+
 def _summarise(counts: ReportCountsBody) -> str:
     return (
         f"{counts.decisions} decisions ({counts.allowed} allowed, {counts.denied} denied,"
@@ -156,6 +151,12 @@ def _summarise(counts: ReportCountsBody) -> str:
         f" today; {counts.changes} changes of the matrix; {counts.runs} canary runs;"
         f" {counts.node_events} events of nodes"
     )
+
+
+def _require_history(session: Session, target: str, snapshot: Snapshot) -> None:
+    if not revisions.list_changes(session, "Target", target, limit=1).items:
+        hint = suggest_name(target, snapshot.documents)
+        raise NotFound(f"target {target!r} does not exist", field="target", value=target, hint=hint)
 
 
 def _rank_answers(
@@ -170,6 +171,17 @@ def _rank_answers(
         )
     bodies = decisions.read_bodies(period.session, [one.verdict_id for one in ranked[:most]])
     return [one for one in ranked[:most] if one.verdict_id in bodies], bodies
+
+
+def _list_facts(
+    answers: Iterable[GivenAnswer], bodies: Mapping[str, Body]
+) -> list[tuple[datetime, str]]:
+    """Return when each digest of facts was first used in the period, oldest first."""
+    first: dict[str, datetime] = {}
+    for one in answers:
+        if digest := str(bodies[one.verdict_id].get("facts") or ""):
+            first[digest] = min(one.first, first.get(digest, one.first))
+    return sorted((at, digest) for digest, at in first.items())
 
 
 def _ask_again(

@@ -252,7 +252,7 @@ class DeliveryDesk:
         except CompatgateError:
             raise
         except Exception as error:
-            if "FOREIGN KEY" in str(error).upper():  # of the driver: a decision has no verdict
+            if _is_missing_verdict(error):
                 what = "a decision has a verdict that neither the request nor this gate has"
                 raise ChainGap(what, field="verdicts", hint="start a new chain") from error
             raise unavailable(self._database, error) from error
@@ -337,3 +337,7 @@ def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecisi
         if text and not text.isprintable():
             raise BadInput("has characters that the log cannot store", field=f"{field}.{name}")
     return msgspec.convert(one, NewDecision, from_attributes=True)
+
+
+def _is_missing_verdict(error: Exception) -> bool:
+    return "FOREIGN KEY" in str(error).upper()  # so a driver says that a decision has no verdict
