@@ -17,7 +17,8 @@ from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.audit.attestations.service import Attestations, SigningOptions
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import StoredBatch, WriterChain, decode_claims
-from compatgate.service.gate.far.schemas import DeliveryRequest, make_requests
+from compatgate.service.gate.far.log import make_requests
+from compatgate.service.gate.far.schemas import DeliveryRequest
 from compatgate.service.gate.questions.decider import NewDecision
 
 QUESTION = {

@@ -25,13 +25,14 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.principal import AccessRefused, Principal
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
+from compatgate.service.gate.far.log import make_requests
 from compatgate.service.gate.far.receiving import (
     ChainForked,
     ChainGap,
     DeliveryDesk,
     VerdictMismatch,
 )
-from compatgate.service.gate.far.schemas import DeliveryRequest, make_requests
+from compatgate.service.gate.far.schemas import DeliveryRequest
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.matrix.documents.revisions import Edit, make_revision
 from compatgate.service.recovery.chain.verification import AuditChain
