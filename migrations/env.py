@@ -13,7 +13,7 @@ from compatgate.service.audit.events import repository as audit
 from compatgate.service.changes.upgrades import models as upgrades
 from compatgate.service.gate.decisions import batches
 from compatgate.service.matrix.documents import models as matrix
-from compatgate.service.matrix.proposals import models as proposals
+from compatgate.service.matrix.proposals import repository as proposals
 from compatgate.service.nodes.reports import health
 from compatgate.service.nodes.reports import repository as nodes
 from compatgate.service.runs.baselines import repository as baselines

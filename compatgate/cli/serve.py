@@ -231,7 +231,7 @@ def read_admission(settings: ServeSettings) -> AdmissionOptions:
         load_kinds(settings.kinds),
         settings.unmatched,
         settings.on_failure,
-        parse_exemptions(settings.exemptions, "--exempt"),
+        parse_exemptions(settings.exemptions),
         settings.cluster,
         claims=no_claims if access is None else ClusterClaims.connect(access).of,
     )

@@ -29,12 +29,7 @@ from compatgate.service.changes.comparison.service import plan_upgrade
 from compatgate.service.changes.upgrades.service import Upgrades
 from compatgate.service.gate.decisions.service import Decisions, list_allowed_images
 from compatgate.service.gate.far.bundles import BundleSource
-from compatgate.service.gate.far.gate import (
-    FarGate,
-    LoggedRefusals,
-    NoDatabase,
-    known_callers,
-)
+from compatgate.service.gate.far.gate import FarGate, LoggedRefusals, NoDatabase, known_callers
 from compatgate.service.gate.far.keeper import BundleKeeper
 from compatgate.service.gate.far.receiving import DeliveryDesk
 from compatgate.service.gate.questions.service import Gate
@@ -65,13 +60,10 @@ def open_rooms(
     images: ImageSettings | None = None,
     kind: type[Gate] = Gate,
 ) -> Rooms:
-    """Open the rooms of a database.
+    """Open the rooms of a database: URL, or path of an SQLite file.
 
-    Args:
-        database: URL, or path of an SQLite file; None: ``COMPATGATE_DATABASE``, else a file in
-            the user's data folder.
-        make: create an SQLite file that is missing or empty.
-        kind: class of the gate.
+    None: ``COMPATGATE_DATABASE``, else a file in the user's data folder. ``make``: create an SQLite
+    file that is missing or empty.
     """
     opened = open_database(database, make=make)
     return Rooms(make_gate(opened, load_facts(overlays), kind, overlays=overlays, images=images))
@@ -111,12 +103,10 @@ class Rooms:
         self._watcher: IncidentWorker | None = None
 
     def _backtest(self, edits: Sequence[Edit], days: int) -> dict[str, Any]:
-        """Return the backtest of edits as plain data."""
         found: dict[str, Any] = msgspec.to_builtins(backtest_edits(self.gate, edits, days=days))
         return found
 
     def _plan(self, target: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the plan of an upgrade, nodes by key."""
         return plan_upgrade(self.gate, self.matrix, self.nodes, target, body, by_key=True)
 
     def watch_incidents(self, webhook: IncidentWebhook | None) -> None:
@@ -143,12 +133,7 @@ def open_far_rooms(
     wheels: WheelSettings | None,
     spool_size: int,
 ) -> Rooms:
-    """Open the rooms of a far gate for one process.
-
-    Args:
-        callers: their secrets are the only tokens that this gate knows.
-        spool_size: bytes of each process's spool.
-    """
+    """Open the rooms of a far gate for one process; it knows the secrets of its callers alone."""
     facts = bundle.present.snapshot.facts
     snapshots = Snapshots(NoDatabase(bundle.options), facts, StoredEvidence())
     gate = FarGate(snapshots, bundle, images=images, wheels=wheels, spool_size=spool_size)

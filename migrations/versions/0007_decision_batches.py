@@ -20,7 +20,7 @@ from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import BigKey, UtcTime
 from compatgate.service.access.tokens.repository import digest_token
 from compatgate.service.audit.events import repository as audit
-from compatgate.service.gate.decisions.batches import NUMBERS, decode_claims, encode_decision_lines
+from compatgate.service.gate.decisions.batches import NUMBERS, decode_claims, encode_values
 from compatgate.service.gate.questions.verdict_bodies import read_body
 
 revision = "0007"
@@ -191,7 +191,7 @@ def _link(session: Session, batch: Any, number: int) -> int:
     detail: dict[str, Any] = {
         "first": number + 1,
         "count": len(lines),
-        "sha256": sha256(encode_decision_lines(lines)),
+        "sha256": sha256(encode_values(lines)),
     }
     claims = decode_claims(batch.verdicts)
     brought = session.execute(

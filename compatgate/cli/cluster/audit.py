@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> int:
     """Audit once, or repeatedly."""
     from compatgate.service.nodes.kubernetes.audit import AuditOptions
 
-    exemptions = parse_exemptions(args.exempt, "--exempt")
+    exemptions = parse_exemptions(args.exempt)
     options = AuditOptions(load_kinds(args.kinds), args.unmatched, exemptions)
     return repeat(lambda: _audit_once(args, options), args.every)
 

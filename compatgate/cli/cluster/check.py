@@ -233,7 +233,7 @@ def open_source(args: argparse.Namespace, kinds: Kinds, stack: ExitStack) -> Che
         return partial(ask_server, client, timeout=timeout)
     from compatgate.service.gate.questions.images import Images, ImageSettings, parse_places
 
-    options = AdmissionOptions(kinds, exemptions=parse_exemptions(args.exempt, "--exempt"))
+    options = AdmissionOptions(kinds, exemptions=parse_exemptions(args.exempt))
     reading = read_options(cache=default_image_folder())
     places = parse_places(args.registry, "--registry")
     images = ImageSettings(tuple(places), args.timeout, options=reading)

@@ -130,7 +130,7 @@ class Database:
         """Returns why no transaction may begin now; None: one may."""
         self.is_silent: Callable[[], bool] = lambda: False
         """Returns whether the database is known neither to answer nor to refuse."""
-        self.look: Callable[[], None] = lambda: None
+        self.look: Callable[[], object] = lambda: None
         """Looks at once whether the database answers; returns after a moment at most."""
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
         event.listen(self.engine, "connect", lambda made, _: self._note(made))

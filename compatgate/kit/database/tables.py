@@ -310,3 +310,9 @@ def in_limit(session: Session, column: Any, patterns: TargetPatterns) -> ColumnE
         return or_(false(), *(column.op("GLOB")(pattern) for pattern in patterns))
     like = (pattern.replace("_", r"\_").replace("*", "%") for pattern in patterns)
     return or_(false(), *(column.like(pattern, escape="\\") for pattern in like))
+
+
+def in_parts(items: Sequence[T], most: int = 500) -> Iterator[Sequence[T]]:
+    """Yield parts of a list, each for one statement: SQLite limits its parameters."""
+    for start in range(0, len(items), most):
+        yield items[start : start + most]

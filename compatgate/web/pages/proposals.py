@@ -16,8 +16,8 @@ from compatgate.kit.ui.tables import (
 from compatgate.service.changes.comparison.matrix_sections import report_backtest
 from compatgate.service.matrix.documents.blessing import list_blessed
 from compatgate.service.matrix.proposals.merging import may_merge
-from compatgate.service.matrix.proposals.models import ProposalState
 from compatgate.service.matrix.proposals.readiness import ProposalView, describe
+from compatgate.service.matrix.proposals.repository import ProposalState
 from compatgate.service.matrix.proposals.schemas import DAYS, ProposalFilters
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, listing, page, read_action
 from compatgate.web.pages.change_acts import propose_text

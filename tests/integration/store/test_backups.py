@@ -24,8 +24,12 @@ from compatgate.kit.database.database import Database, resolve_url
 from compatgate.kit.database.tables import Base
 from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.one_gate import make_gate
-from compatgate.service.recovery.backup.backup import DamagedBackup, tables_of, write_backup
-from compatgate.service.recovery.backup.postgresql import scratch_database
+from compatgate.service.recovery.backup.backup import (
+    DamagedBackup,
+    scratch_database,
+    tables_of,
+    write_backup,
+)
 from compatgate.service.recovery.backup.restore import RestoreOptions, refuse_used_file, restore
 from compatgate.service.recovery.backup.verify import verify_backup, verify_database
 

@@ -144,7 +144,7 @@ def _store_as_0006_does(database: Database) -> None:
     ]
     names = ("id", *NewDecision.__struct_fields__)
     insert = f"INSERT INTO decisions ({', '.join(names)}) VALUES (:{', :'.join(names)})"
-    content = batches.encode_decision_lines(lines)
+    content = batches.encode_values(lines)
     detail = {"first": 1, "count": 3, "sha256": sha256(content)}
     detail["verdicts"] = {"vd_old": sha256(b'{"id":"vd_old"}')}
     with database.writing() as session:
@@ -237,7 +237,7 @@ def _link_as_0006_does(database: Database, first: int) -> None:
     lines = [[first + n, "vd_1", f"2026-11-03T09:00:0{n}.000000Z", *rest] for n in (0, 1)]
     names = ("id", *NewDecision.__struct_fields__)
     insert = f"INSERT INTO decisions ({', '.join(names)}) VALUES (:{', :'.join(names)})"
-    content = batches.encode_decision_lines(lines)
+    content = batches.encode_values(lines)
     detail = {"first": first, "count": 2, "sha256": sha256(content)}
     with database.writing() as session:
         session.execute(text(insert), [dict(zip(names, line, strict=True)) for line in lines])
@@ -273,11 +273,10 @@ def test_a_writer_that_waits_for_its_turn_lets_others_store(database: Database) 
     if database.is_sqlite:
         pytest.skip("SQLite knows one writer")
     stuck, free = DecisionWriter(database), DecisionWriter(database)
-    cursor = stuck._cursor()
-    stuck._begin(cursor)
-    stuck._store(cursor, [_make(WriterChain(), 1, verdict=1)])
-    with WriterTurn(database):
-        free.write([_make(WriterChain(), 2, verdict=2)])
+    with stuck._transaction() as cursor:
+        stuck._store(cursor, [_make(WriterChain(), 1, verdict=1)])
+        with WriterTurn(database):
+            free.write([_make(WriterChain(), 2, verdict=2)])
     free.close()
     stuck.close()
-    assert AuditChain(database).verify().decisions == 1
+    assert AuditChain(database).verify().decisions == 2

@@ -118,9 +118,8 @@ def test_a_setting_of_the_server_stays_unless_it_loses_decisions(
     try:
         opened = Database(rooms.gate.database.url)
         writer = DecisionWriter(opened)
-        cursor = writer._cursor()
-        writer._begin(cursor)
-        used = cursor.execute("SHOW synchronous_commit").fetchone()[0]
+        with writer._transaction() as cursor:
+            used = cursor.execute("SHOW synchronous_commit").fetchone()[0]
         writer.close()
         opened.close()
     finally:

@@ -37,7 +37,7 @@ from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.matrix.documents import revisions
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.proposals.agreement import Consent
-from compatgate.service.matrix.proposals.models import Proposal
+from compatgate.service.matrix.proposals.repository import Proposal
 from compatgate.web.app import create_app
 from compatgate.web.service import Settings
 

@@ -79,10 +79,7 @@ def list_sessions(call: Call[ListQuery]) -> Reply:
 
 
 @routes.delete(
-    "/sessions/{id}",
-    Returns(SessionBody, "The ended session"),
-    targets="refused",
-    errors=(404,),
+    "/sessions/{id}", Returns(SessionBody, "The ended session"), targets="refused", errors=(404,)
 )
 def end_session(call: Call[NoQuery]) -> Reply:
     """End the session of a person."""

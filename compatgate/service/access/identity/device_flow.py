@@ -22,16 +22,15 @@ _GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 _TIMEOUT_S = 15.0
 _INTERVAL_S, _SLOWER_S, _LONGEST_INTERVAL_S = 5.0, 5.0, 60.0
 _MAX_BYTES = 1024 * 1024
+_REFUSALS = {
+    "access_denied": "the sign-in was refused",
+    "expired_token": "the sign-in was not completed in time",
+}
 T = TypeVar("T", bound=Struct)
 
 
 class DeviceCode(Struct, frozen=True):
-    """The code of the issuer, and the intervals of waiting for the person.
-
-    Attributes:
-        interval: seconds between two questions.
-        expires_in: seconds until the code ends.
-    """
+    """The code of the issuer, and how many seconds to wait between questions, and in all."""
 
     device_code: str
     user_code: str
@@ -96,13 +95,9 @@ def _wait(
 
 
 def _refusal(answer: Mapping[str, Any]) -> str:
-    known = {
-        "access_denied": "the sign-in was refused",
-        "expired_token": "the sign-in was not completed in time",
-    }
     error = str(answer.get("error"))
     said = str(answer.get("error_description") or error)[:200]
-    return known.get(error, f"the issuer refused: {said}")
+    return _REFUSALS.get(error, f"the issuer refused: {said}")
 
 
 def _post(http: httpx.Client, url: str, form: Mapping[str, str]) -> dict[str, Any]:

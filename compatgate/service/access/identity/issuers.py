@@ -217,7 +217,10 @@ def verify(
         client_id: the client that the token was issued to; None: any.
         access_token: that came with the token; its hash is compared where the token has one.
     """
-    header = _header(token)
+    try:
+        header = extract_compact(token.encode()).headers()
+    except (JoseError, ValueError, RecursionError):
+        raise Unauthorized("the token is malformed", reason="malformed") from None
     if header.get("alg") not in ALGORITHMS:
         raise _refused("alg", f"is {header.get('alg')!r}; accepted: {', '.join(ALGORITHMS)}")
     kind = header.get("typ")
@@ -252,13 +255,6 @@ def verify(
     if not isinstance(subject, str) or not subject.isprintable() or not 0 < len(subject) <= 512:
         raise _refused("sub", "names nobody: it must have 1 to 512 readable characters")
     return dict(claims)
-
-
-def _header(token: str) -> dict[str, Any]:
-    try:
-        return dict(extract_compact(token.encode()).headers())
-    except (JoseError, ValueError, RecursionError):
-        raise Unauthorized("the token is malformed", reason="malformed") from None
 
 
 def _refused(claim: str, why: str) -> Unauthorized:

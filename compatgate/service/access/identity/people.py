@@ -35,12 +35,7 @@ _FRESH_S = 600
 
 
 class Attempt(Struct, frozen=True):
-    """A sign-in that the browser has begun.
-
-    Attributes:
-        place: page to show afterwards.
-        at: seconds since the epoch.
-    """
+    """A sign-in that the browser has begun, and the page to show afterwards; ``at``: Unix time."""
 
     state: str
     nonce: str
@@ -154,23 +149,20 @@ class People:
         return dict(found)
 
     def _client(self, redirect_uri: str) -> OAuth2Client:
+        method = "none"
+        if self._secret:  # is told as the issuer wants it, by default as Basic
+            known = self.issuer.metadata().get("token_endpoint_auth_methods_supported")
+            basic = not isinstance(known, list) or "client_secret_basic" in known
+            method = "client_secret_basic" if basic else "client_secret_post"
         return OAuth2Client(
             self.settings.client_id,
             self._secret or None,
-            token_endpoint_auth_method=self._method(),
+            token_endpoint_auth_method=method,
             scope=" ".join(self.settings.scopes),
             redirect_uri=redirect_uri,
             code_challenge_method="S256",
             timeout=TIMEOUT_S,
         )
-
-    def _method(self) -> str:
-        """Return how the client tells its secret: as the issuer wants it, by default as Basic."""
-        if not self._secret:
-            return "none"
-        known = self.issuer.metadata().get("token_endpoint_auth_methods_supported")
-        basic = not isinstance(known, list) or "client_secret_basic" in known
-        return "client_secret_basic" if basic else "client_secret_post"
 
     def _verify(
         self, id_token: str, client_id: str, access_token: str, nonce: str | None = None

@@ -6,6 +6,7 @@ Authlib is imported where the operator's file names an issuer, and nowhere else.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from compatgate.errors import CompatgateError, NotFound, Unauthorized
@@ -15,7 +16,7 @@ from compatgate.service.access.identity.settings import IdentitySettings
 if TYPE_CHECKING:
     from compatgate.kit.database.database import Database
     from compatgate.kit.principal import Principal
-    from compatgate.service.access.identity.issuers import Issuer, Jobs
+    from compatgate.service.access.identity.issuers import Jobs
     from compatgate.service.access.identity.people import People
 
 _JWT_BEGINS = "eyJ"
@@ -43,7 +44,13 @@ class Identity:
         trusted = [(jobs, Issuer(jobs.issuer)) for jobs in settings.jobs]
         self._jobs = Jobs(trusted)
         issuers += [issuer for _, issuer in trusted]
-        threading.Thread(target=_read_ahead, args=(issuers,), daemon=True).start()
+
+        def read_ahead() -> None:  # keys, before the first request needs them
+            for issuer in issuers:
+                with suppress(CompatgateError):  # an issuer that is unavailable is asked again
+                    issuer.key(None)
+
+        threading.Thread(target=read_ahead, daemon=True).start()
 
     def knows(self, secret: str) -> bool:
         """Return whether a secret has the shape of a session or of a job token."""
@@ -95,12 +102,3 @@ class Identity:
 def _is_jwt(secret: str) -> bool:
     begins = secret.startswith(_JWT_BEGINS) and len(secret) <= _LONGEST_JWT
     return begins and secret.count(".") == _JWT_DOTS
-
-
-def _read_ahead(issuers: list[Issuer]) -> None:
-    """Read keys before the first request needs them; retry an issuer that is unavailable."""
-    for issuer in issuers:
-        try:
-            issuer.key(None)
-        except CompatgateError:
-            continue

@@ -194,7 +194,6 @@ class IdentitySessions:
         return row
 
     def _check(self, row: SessionBody) -> PeopleSettings:
-        """Return the settings that a session counts under."""
         people = self._people
         if people is None or people.issuer != row.issuer:
             raise Unauthorized("this gate no longer trusts the issuer of the session")
@@ -225,7 +224,6 @@ def _find(session: Session, session_id: str) -> IdentitySession:
 
 
 def _find_by_digest(session: Session, digest: str) -> SessionBody | None:
-    """Return the session with this digest, ended or not."""
     query = select(IdentitySession).where(IdentitySession.digest == digest)
     row = session.scalars(query).first()
     return _body(row) if row else None

@@ -48,10 +48,7 @@ _UNREADABLE = re.compile(r"[^\w.@+:/\- ]")
 
 
 class Grant(Struct, frozen=True, forbid_unknown_fields=True):
-    """The rights that a group or a rule grants.
-
-    ``targets``: patterns of the targets that the scopes are for; None: every target.
-    """
+    """The rights that a group grants, on the targets of some patterns; None: on every target."""
 
     scopes: _Scopes
     targets: _Patterns | None = None
@@ -66,12 +63,7 @@ class ClaimNames(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionLimits(Struct, frozen=True, forbid_unknown_fields=True):
-    """The ends of sessions.
-
-    Attributes:
-        idle: without a request for so long.
-        longest: after signing in, however much it is used.
-    """
+    """The ends of sessions: without a request for so long, and at the latest after signing in."""
 
     idle: str = "1h"
     longest: str = "12h"
@@ -138,13 +130,7 @@ class JobRule(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class JobIssuer(Struct, frozen=True, forbid_unknown_fields=True):
-    """An issuer of job tokens.
-
-    Attributes:
-        issuer: its URL, exactly as its tokens spell it.
-        audience: the ``aud`` that tokens must have: the URL of this gate.
-        rules: the first that matches decides.
-    """
+    """An issuer of job tokens, by the URL that they spell; the first rule that matches decides."""
 
     issuer: _Text
     audience: _Text
@@ -214,23 +200,14 @@ def client_secret(people: PeopleSettings) -> str:
 
 
 class Access(Struct, frozen=True):
-    """The rights of a person or job.
-
-    ``targets``: patterns of the targets that the scopes are for; None: every target.
-    """
+    """The rights of a person or job, on the targets of some patterns; None: on every target."""
 
     scopes: frozenset[str]
     targets: tuple[str, ...] | None = None
 
 
 class Person(Struct, frozen=True):
-    """A person as the issuer describes them.
-
-    Attributes:
-        subject: the issuer's stable id.
-        name: what people know them by; empty: the issuer does not say.
-        groups: those that the settings name.
-    """
+    """A person as the issuer describes them, by a stable id, with the groups of the settings."""
 
     issuer: str
     subject: str
@@ -316,17 +293,14 @@ def rule_of(claims: Mapping[str, Any], jobs: JobIssuer) -> JobRule:
     nearest = min(every, key=distance)
     # who owns no rule learns nothing about the rules of others
     mismatches = [name for name in nearest if name in owners] or nearest
-    shown = [f"{name} is {_given(claims, name)}" for name in mismatches]
-    raise Forbidden(
-        f"no rule of this gate matches the job: {'; '.join(shown)}",
-        field=nearest[0],
-        hint="the operator's file for --oidc lists the rules",
-    )
-
-
-def _given(claims: Mapping[str, Any], name: str) -> str:
-    value = claim(claims, name)
-    return "missing" if value is None else repr(_plain(value))[: _LONGEST * 2]
+    shown = []
+    for name in mismatches:
+        value = claim(claims, name)
+        given = "missing" if value is None else repr(_plain(value))[: _LONGEST * 2]
+        shown.append(f"{name} is {given}")
+    what = f"no rule of this gate matches the job: {'; '.join(shown)}"
+    hint = "the operator's file for --oidc lists the rules"
+    raise Forbidden(what, field=nearest[0], hint=hint)
 
 
 def _plain(value: Any) -> Any:

@@ -41,6 +41,8 @@ from compatgate.service.access.identity.settings import (
 
 _JOB_SCOPES = tuple(scope for scope in SCOPES if scope != "admin")
 _SHORTEST_S, _LONGEST_S = 60, 31 * 86400
+_OPEN_OWNER = re.compile(r"(repo:)?(project_path:)?[^/:]*[*?]")
+"""A glob that leaves the owner open: its first part has a wildcard."""
 
 
 def read_settings(path: str, option: str = "--oidc") -> IdentitySettings:
@@ -100,7 +102,6 @@ def _shape_problem(raw: RawDocument, error: msgspec.ValidationError) -> Document
 
 
 def _fields_at(place: FieldPath) -> tuple[str, ...]:
-    """Return the keys that an object may have."""
     names = [step for step in place if isinstance(step, str)]
     kinds: dict[str, type[Struct]] = {
         "people": PeopleSettings,
@@ -190,13 +191,7 @@ def _rule_mistakes(place: FieldPath, rule: JobRule, issuer: str) -> Iterator[Mis
     if not stated:
         hint = f"add one of {', '.join(owners)}"
         yield (*place, "claims"), "do not say whose jobs: this issuer serves everybody", None, hint
-    elif all(any(map(_is_open, patterns(rule.claims[claim]))) for claim in stated):
+    elif all(any(map(_OPEN_OWNER.match, patterns(rule.claims[claim]))) for claim in stated):
         hint = "write the owner in full, like acme/*"
         open_claims = {claim: rule.claims[claim] for claim in stated}
         yield (*place, "claims"), "match jobs of other owners", open_claims, hint
-
-
-def _is_open(pattern: str) -> bool:
-    """Return whether a glob leaves the owner open: its first part has a wildcard."""
-    owner = re.split(r"[/:]", pattern.removeprefix("repo:").removeprefix("project_path:"))[0]
-    return bool(set(owner) & set("*?"))

@@ -77,10 +77,7 @@ def rotate_token(call: Call[NoQuery]) -> Reply:
     wanted = to_struct(call.document(), RotationRequest)
     overlap = parse_duration(wanted.overlap, field="overlap") if wanted.overlap else timedelta()
     made = call.use(Tokens).rotate(
-        call.args["name"],
-        by=call.principal.name,
-        overlap=overlap,
-        expires_at=_end(wanted.expires),
+        call.args["name"], by=call.principal.name, overlap=overlap, expires_at=_end(wanted.expires)
     )
     return Reply(NewTokenBody(made.secret, made.token.to_body()), secret=True)
 

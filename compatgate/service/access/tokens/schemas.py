@@ -57,9 +57,7 @@ class TokenRequest(Struct, frozen=True, forbid_unknown_fields=True):
     name: Annotated[
         str,
         Meta(
-            min_length=1,
-            max_length=128,
-            description="name of the user or service, shown in logs",
+            min_length=1, max_length=128, description="name of the user or service, shown in logs"
         ),
     ]
     scopes: Annotated[list[ScopeName], Meta(min_length=1, description=_SCOPES)]

@@ -173,9 +173,7 @@ class Tokens:
     ) -> NewToken:
         """Give a token a new secret; name, id, scopes and targets stay.
 
-        Args:
-            overlap: time for which the present secret stays valid, too; at most 30 days.
-            expires_at: new end of the token; None: the end that it has.
+        The present secret stays valid for the overlap; without a new end the token keeps its own.
         """
         if not timedelta() <= overlap <= LONGEST_OVERLAP:
             hint = f"at most {LONGEST_OVERLAP.days}d"

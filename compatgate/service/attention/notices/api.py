@@ -9,11 +9,7 @@ from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.kit.principal import Authorship
-from compatgate.service.attention.notices.schemas import (
-    IncidentBody,
-    ReopenRequest,
-    SnoozeRequest,
-)
+from compatgate.service.attention.notices.schemas import IncidentBody, ReopenRequest, SnoozeRequest
 from compatgate.service.attention.notices.service import IncidentFilters, IncidentService
 
 routes = Routes("notices", scope="operate")

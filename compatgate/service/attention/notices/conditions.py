@@ -18,11 +18,10 @@ from compatgate.core.incidents import (
     IncidentMember,
     Subject,
 )
-from compatgate.core.matrix import Entry
-from compatgate.core.request import Pool, Target
+from compatgate.core.request import Target
 from compatgate.core.rules.driver import driver_branch_eol
 from compatgate.core.stack import Stack
-from compatgate.service.gate.cells.pairs import FitCache, pool_kind
+from compatgate.service.gate.cells.pairs import FitCache, allows_driver, pool_kind
 from compatgate.service.matrix.documents.waivers import list_countdowns
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.runs.evidence.pools import assess_freshness
@@ -37,8 +36,6 @@ def count_of(count: int, one: str, several: str = "") -> str:
 
 
 class _Group(Struct):
-    """The members of one condition so far."""
-
     level: IncidentLevel
     message: str
     noun: tuple[str, str] | None
@@ -82,13 +79,10 @@ class Conditions:
         conditions = []
         for (kind, cause), group in self._groups.items():
             members = sorted(group.members.values(), key=lambda one: one.name)
-            message = group.message
-            if group.noun:
-                message = f"{count_of(len(members), *group.noun)} {message}"
+            count = f"{count_of(len(members), *group.noun)} " if group.noun else ""
             more = sum(one.count for one in members[MAX_MEMBERS:])
-            first = tuple(members[:MAX_MEMBERS])
-            condition = Condition(kind, cause, group.level, message, first, more, group.since)
-            conditions.append(condition)
+            shown = (f"{count}{group.message}", tuple(members[:MAX_MEMBERS]), more, group.since)
+            conditions.append(Condition(kind, cause, group.level, *shown))
         return conditions
 
 
@@ -164,7 +158,7 @@ def find_impossible_entries(
     for target in snapshot.targets.values():
         for entry in snapshot.matrix.entries.of(target.name):
             pools = target.pools if entry.status == "blessed" else ()
-            for pool in (pool for pool in pools if _is_on(entry, pool)):
+            for pool in (one for one in pools if entry.is_for(one) and allows_driver(entry, one)):
                 fit = fits.cached(entry, pool_kind(pool))
                 if fit is None and time.monotonic() < deadline:
                     fit = fits.evaluate(entry, pool, now)
@@ -178,11 +172,6 @@ def find_impossible_entries(
                     conditions.add("entry-impossible", fit.why, "fail", message, member, noun=noun)
                     break
     return Partial(conditions.list(), complete)
-
-
-def _is_on(entry: Entry, pool: Pool) -> bool:
-    driver = entry.components.get("driver")
-    return entry.is_for(pool) and not (driver and not (pool.driver and driver.allows(pool.driver)))
 
 
 def find_ending_waivers(snapshot: Snapshot, today: date) -> list[Condition]:
@@ -207,10 +196,8 @@ def find_old_branches(snapshot: Snapshot, now: datetime) -> list[Condition]:
         for pool in target.pools:
             key = (pool.driver.text if pool.driver else "", pool.os)
             if key not in warnings:
-                where = Target("", (pool,))
-                verdict = evaluate(
-                    Stack({}), where, facts=snapshot.facts, now=now, with_fixes=False
-                )
+                where, facts = Target("", (pool,)), snapshot.facts
+                verdict = evaluate(Stack({}), where, facts=facts, now=now, with_fixes=False)
                 old = (one for one in verdict.findings if one.rule == driver_branch_eol.id)
                 warnings[key] = next((one.message for one in old if one.outcome == "warn"), None)
             if message := warnings[key]:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from compatgate.core.components import sort_components
 from compatgate.core.incidents import Condition, IncidentLevel, IncidentMember
@@ -89,14 +90,12 @@ def find_upgrades(
     for view in views:
         upgrade = view.row
         member = target_member(snapshot, upgrade.target, "", about="upgrade")
-        member = msgspec.structs.replace(member, name=upgrade.name)
+        member = replace(member, name=upgrade.name)
         if view.decision.answer != "roll back":
             if why := _find_hold(view, now):
                 note = f"of {upgrade.target} waits for a person: {why}"
-                member = msgspec.structs.replace(member, note=note)
-                conditions.add(
-                    "upgrade-held", upgrade.name, "warn", f"{upgrade.name} {note}", member
-                )
+                member, message = replace(member, note=note), f"{upgrade.name} {note}"
+                conditions.add("upgrade-held", upgrade.name, "warn", message, member)
             continue
         changed = [
             key
@@ -113,7 +112,7 @@ def find_upgrades(
         )
         why = "; ".join(view.decision.reasons)
         note = f"of {upgrade.target} must be rolled back ({progress}): {why}"
-        member = msgspec.structs.replace(member, note=note, count=max(1, len(changed)))
+        member = replace(member, note=note, count=max(1, len(changed)))
         message, since = f"{upgrade.name} {note}", upgrade.ended_at
         conditions.add("upgrade-rollback", upgrade.name, "fail", message, member, since=since)
     return conditions.list()
@@ -191,20 +190,12 @@ def find_proposed_baselines(proposed: Iterable[BaselineRow]) -> list[Condition]:
     """Return baselines that wait for approval; the cause is a workload on a SKU."""
     conditions = Conditions()
     for one in proposed:
-        where = f"{one.workload} on {one.sku}"
-        member = IncidentMember(
-            "baseline", str(one.id), f"({one.metric} of {where}) needs approval"
-        )
+        where, since = f"{one.workload} on {one.sku}", one.proposed_at
+        note = f"({one.metric} of {where}) needs approval"
+        member = IncidentMember("baseline", str(one.id), note)
         cause, message = f"{one.workload}\n{one.sku}", f"of {where} to approve"
-        conditions.add(
-            "baseline-proposed",
-            cause,
-            "info",
-            message,
-            member,
-            noun=("baseline", "baselines"),
-            since=one.proposed_at,
-        )
+        noun = ("baseline", "baselines")
+        conditions.add("baseline-proposed", cause, "info", message, member, noun=noun, since=since)
     return conditions.list()
 
 
@@ -284,7 +275,7 @@ def _add_flip(
         answer += f": {rule} {verdict.failing[0].message}"
     note = f"for {name_stack(one.body['stack'])} on {one.target} was {answer}"
     member = target_member(snapshot, one.target, note, about="verdict")
-    member = msgspec.structs.replace(member, name=one.verdict_id)
+    member = replace(member, name=one.verdict_id)
     would = "would pass now" if good else "would not pass now" + (f": {rule}" if rule else "")
     level: IncidentLevel = "info" if good else "fail"
     cause = "\n".join((one.target, "pass" if good else "fail", rule))

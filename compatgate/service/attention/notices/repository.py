@@ -26,7 +26,7 @@ from compatgate.core.incidents import (
 )
 from compatgate.errors import NotFound
 from compatgate.kit import clock
-from compatgate.kit.database.tables import Base, BigKey, JsonText, UtcTime
+from compatgate.kit.database.tables import Base, BigKey, JsonText, UtcTime, in_parts
 from compatgate.service.attention.notices.schemas import IncidentBody
 
 LEADING = 3
@@ -35,7 +35,6 @@ KEPT = timedelta(days=90)
 """Ended incidents are kept for so long."""
 _SEEN = timedelta(minutes=5)
 """An incident that goes on unchanged is written again after so long."""
-_CHUNK = 500
 UNTOUCHED: dict[str, Any] = dict.fromkeys(("snoozed_until", "snoozed_by", "comment"))
 """Values of an incident that no person has acted on."""
 
@@ -150,9 +149,7 @@ def take_lease(session: Session, name: str, now: datetime, until: datetime) -> b
 
 def load_known(session: Session, keys: Collection[str]) -> dict[str, KnownIncident]:
     """Return the incidents that have not ended, and those of some keys."""
-    ordered = sorted(keys)
-    chunks = (ordered[start : start + _CHUNK] for start in range(0, len(ordered), _CHUNK))
-    wanted = [Incident.state != "ended", *(Incident.key.in_(chunk) for chunk in chunks)]
+    wanted = [Incident.state != "ended", *(Incident.key.in_(c) for c in in_parts(sorted(keys)))]
     columns = [getattr(Incident, name) for name in KnownIncident.__struct_fields__]
     query = select(*columns).where(Incident.kind.in_(KINDS))
     rows = [row for one in wanted for row in session.execute(query.where(one))]

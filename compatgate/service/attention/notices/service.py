@@ -76,12 +76,7 @@ class IncidentFilters(ListQuery, frozen=True, forbid_unknown_fields=True, kw_onl
 
 
 class Attention(Struct, frozen=True):
-    """Conditions that need attention, for the first page.
-
-    Attributes:
-        leading: a few of each kind, in the order of kinds.
-        surveyed_at: None: there was no survey yet.
-    """
+    """Conditions that need attention, for the first page; leading are a few of each kind."""
 
     leading: Sequence[IncidentBody]
     counts: dict[IncidentKind, dict[str, int]]
@@ -115,13 +110,9 @@ class IncidentService:
         A thorough survey takes the time that it needs.
         """
         now, snapshot = clock.now(), self._snapshots.current()
+        seconds = _THOROUGH_SECONDS if thorough else _INLINE_SECONDS
         with self._database.reading() as session:
-            survey = self._surveyor.survey(
-                session,
-                snapshot,
-                now,
-                seconds=_THOROUGH_SECONDS if thorough else _INLINE_SECONDS,
-            )
+            survey = self._surveyor.survey(session, snapshot, now, seconds=seconds)
         with self._database.working() as session:
             incidents.lock_mark(session, SURVEY)
             # Until 0.2 a person could resolve an incident; what still holds opens again.
@@ -212,15 +203,10 @@ class IncidentService:
         if asked.owner is not None:
             line = f"\n{asked.owner}\n"
             query = query.where(Incident.owner_lines.contains(line, autoescape=True))
+        part: dict[str, Any] = {"cursor": asked.cursor, "limit": asked.limit, "descending": True}
         with self._database.reading() as session:
             return page(
-                session,
-                query,
-                Incident.id,
-                lambda row: incidents.describe(row.Incident),
-                cursor=asked.cursor,
-                limit=asked.limit,
-                descending=True,
+                session, query, Incident.id, lambda row: incidents.describe(row.Incident), **part
             )
 
     def snooze(self, number: int, until: datetime, by: Authorship) -> IncidentBody:
@@ -239,7 +225,6 @@ class IncidentService:
     def _act(
         self, number: int, action: str, by: Authorship, values: dict[str, Any]
     ) -> IncidentBody:
-        """Change an incident as a person asks, and audit that."""
         with self._database.writing() as session:
             row = incidents.find_incident(session, number)
             if row.state != "open":

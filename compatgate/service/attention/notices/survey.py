@@ -56,17 +56,9 @@ class Surveyor:
         self._impossible: tuple[Snapshot, date, conditions.Partial] | None = None
 
     def survey(
-        self,
-        session: Session,
-        snapshot: Snapshot,
-        now: datetime,
-        *,
-        seconds: float,
+        self, session: Session, snapshot: Snapshot, now: datetime, *, seconds: float
     ) -> Survey:
-        """Return the conditions now.
-
-        ``seconds`` is the time to evaluate entries, and again to re-evaluate recorded questions.
-        """
+        """Return the conditions now; entries have the time, and again recorded questions."""
         covered = set(KINDS)
         impossible = self._find_impossible(snapshot, now, seconds)
         if not impossible.complete:
@@ -76,7 +68,11 @@ class Surveyor:
             session, None, since, most=_MAX_DECISIONS, verdicts=_MAX_VERDICTS
         )
         asked = records.latest_questions(recorded.found)
-        flips = records.find_flips(asked, snapshot, now, seconds, self._known(snapshot, now))
+        # Verdicts are kept for a matrix, its evidence and an hour.
+        key = (snapshot.state, now.replace(minute=0, second=0, microsecond=0))
+        if self._verdicts[0] != key or len(self._verdicts[1]) > _MAX_CACHED:
+            self._verdicts = (key, {})
+        flips = records.find_flips(asked, snapshot, now, seconds, self._verdicts[1])
         if not flips.complete:
             covered.discard("verdict-flipped")
         runs = self._runs.list(state="ended", limit=_LATEST_RUNS).items
@@ -109,13 +105,6 @@ class Surveyor:
         entries = conditions.find_impossible_entries(snapshot, fits, now, seconds)
         self._impossible = (snapshot, now.date(), entries) if entries.complete else None
         return entries
-
-    def _known(self, snapshot: Snapshot, now: datetime) -> dict[str, Verdict | None]:
-        """Return the cache of today's verdicts: of this matrix, evidence and hour."""
-        key = (snapshot.state, now.replace(minute=0, second=0, microsecond=0))
-        if self._verdicts[0] != key or len(self._verdicts[1]) > _MAX_CACHED:
-            self._verdicts = (key, {})
-        return self._verdicts[1]
 
 
 def _with_owners(

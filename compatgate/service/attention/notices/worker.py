@@ -62,12 +62,7 @@ class IncidentWebhook(Struct, frozen=True):
 
 
 def read_webhook(url: str, key: str, public_url: str) -> IncidentWebhook:
-    """Return the receiver of incidents.
-
-    Args:
-        key: a file with the key, or ``env:VARIABLE``.
-        public_url: of this service, for links; empty: there are none.
-    """
+    """Return the receiver; the key is a file or ``env:VARIABLE``, the public URL is for links."""
     hint = "https://HOST/PATH, without user and password"
     try:
         parts = urlsplit(url)
@@ -140,7 +135,11 @@ class WebhookSender:
         """Post an event once, store the result, and return whether the receiver accepted it."""
         import httpx
 
-        body = self._write_body(event)
+        base = self._webhook.public_url.rstrip("/")
+        page = f"{base}/ui/incidents/{event.incident.id}" if base else None
+        body = msgspec.json.encode(
+            {"schema": SCHEMA, "event": event.name, "incident": event.incident, "url": page}
+        )
         parts = urlsplit(self._webhook.url)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         at = int(clock.now().timestamp())
@@ -159,16 +158,6 @@ class WebhookSender:
             _log.warning("incident %d was not posted: %s", event.incident.id, answer)
         self._store(event, accepted=accepted)
         return accepted
-
-    def _write_body(self, event: Event) -> bytes:
-        base = self._webhook.public_url.rstrip("/")
-        body = {
-            "schema": SCHEMA,
-            "event": event.name,
-            "incident": event.incident,
-            "url": f"{base}/ui/incidents/{event.incident.id}" if base else None,
-        }
-        return msgspec.json.encode(body)
 
     def _store(self, event: Event, *, accepted: bool) -> None:
         now, incident = clock.now(), event.incident

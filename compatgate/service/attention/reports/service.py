@@ -67,9 +67,8 @@ def make_report(
 ) -> TargetReportBody:
     """Report what happened on a target, which may have been deleted since; None: on all.
 
-    Args:
-        questions: how many verdicts are re-evaluated at most.
-        changes: how many changes a report on all reads at most, the newest.
+    At most ``questions`` verdicts are re-evaluated; of all targets, the newest ``changes`` are
+    read.
     """
     now, snapshot = clock.now(), gate.snapshot()
     until = until or now
@@ -155,7 +154,6 @@ def _summarise(counts: ReportCountsBody) -> str:
 
 
 def _require_history(session: Session, target: str, snapshot: Snapshot) -> None:
-    """Refuse the name of a target that never existed."""
     if not revisions.list_changes(session, "Target", target, limit=1).items:
         hint = suggest_name(target, snapshot.documents)
         raise NotFound(f"target {target!r} does not exist", field="target", value=target, hint=hint)
@@ -189,7 +187,6 @@ def _list_facts(
 def _ask_again(
     given: GivenAnswer, body: Body, snapshot: Snapshot, now: datetime
 ) -> AskedQuestionBody:
-    """Return an answer of the period with the answer of today."""
     today: Verdict | None = None
     why = ""
     if body["target"] and body["target"] not in snapshot.targets:
@@ -222,7 +219,6 @@ def _ask_again(
 
 
 def _list_new(here: Iterable[Body], there: Iterable[Body]) -> list[DifferentFindingBody]:
-    """Return the findings of one answer that the other does not have."""
     known = {(one["rule"], one["component"], one["outcome"]) for one in there}
     return [
         DifferentFindingBody(one["rule"], BY_ID[one["rule"]].cause, one["outcome"], one["message"])

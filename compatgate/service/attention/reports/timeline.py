@@ -38,10 +38,7 @@ _MAX_NAMED = 10
 
 
 class Period(Struct, frozen=True):
-    """A target (None: all) and a period, in one session.
-
-    ``left_out``: gets what exceeds a limit, in words.
-    """
+    """A target (None: all) and a period, in one session; what exceeds a limit is left out."""
 
     session: Session
     target: str | None
@@ -74,14 +71,13 @@ def read_changes(period: Period, most: int | None = None) -> tuple[list[Reported
     changes = revisions.read_changes_with(period.session, numbers, period.target, words, most)
     bodies = []
     for row in rows:
+        revision = (row.number, row.made_at, row.author, row.reason)
         for change in changes.get(row.number, ()):
             if period.target and not _concerns(change, period.target):
                 continue
             fields = msgspec.convert(change.fields, list[ChangedValueBody], from_attributes=True)
             about = (change.kind, change.name, change.action, fields)
-            bodies.append(
-                ReportedChangeBody(row.number, row.made_at, row.author, row.reason, *about)
-            )
+            bodies.append(ReportedChangeBody(*revision, *about))
     total = revisions.count_changes(period.session, numbers) if most else len(bodies)
     return bodies[::-1], total
 

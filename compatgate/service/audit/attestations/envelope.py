@@ -6,6 +6,7 @@ import binascii
 import json
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import product
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
 
 import msgspec
@@ -64,17 +65,15 @@ def read_json(data: bytes, field: str) -> Any:
     """
     if len(data) > MAX_ENVELOPE_BYTES:
         raise BadInput(f"is larger than {MAX_ENVELOPE_BYTES >> 20} MiB", field=field)
+
+    def refuse(text: str) -> NoReturn:
+        raise ValueError(f"{text} is not a JSON number")
+
     try:
-        return json.loads(
-            data.decode("utf-8"), object_pairs_hook=build_object, parse_constant=_constant
-        )
+        return json.loads(data.decode(), object_pairs_hook=build_object, parse_constant=refuse)
     except (ValueError, RecursionError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else quote_error(error)
         raise BadInput(f"is ambiguous JSON: {reason}", field=field) from None
-
-
-def _constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not a JSON number")
 
 
 def check_library() -> None:
@@ -154,13 +153,13 @@ def _verified(envelope: Envelope, keys: Sequence[SSlibKey]) -> str:
 def _read(document: Any) -> Envelope:
     from securesystemslib.dsse import Envelope
 
-    shape = isinstance(document, dict) and all(
-        isinstance(document.get(name), kind)
-        for name, kind in (("payload", str), ("payloadType", str), ("signatures", list))
-    )
-    if not shape or not _are_signatures(document["signatures"]):
+    try:  # the library does not check the shape
+        msgspec.convert(document, _Envelope)
+    except msgspec.ValidationError:
         hint = "payload, payloadType and signatures, as GET /api/v1/verdicts/ID/attestation answers"
-        raise BadInput("is neither a DSSE envelope nor a Sigstore bundle", field=FIELD, hint=hint)
+        raise BadInput(
+            "is neither a DSSE envelope nor a Sigstore bundle", field=FIELD, hint=hint
+        ) from None
     try:
         return Envelope.from_dict(document)
     except (ValueError, KeyError, TypeError, AttributeError, binascii.Error) as error:
@@ -168,14 +167,15 @@ def _read(document: Any) -> Envelope:
         raise BadInput(f"is not a DSSE envelope: {reason}", field=FIELD) from None
 
 
-def _are_signatures(found: list[Any]) -> bool:
-    """Return whether each has a key id and a signature; the library does not check that."""
-    return len(found) <= _MAX_SIGNATURES and all(
-        isinstance(one, dict)
-        and isinstance(one.get("keyid"), str)
-        and isinstance(one.get("sig"), str)
-        for one in found
-    )
+class _Signature(Struct):
+    keyid: str
+    sig: str
+
+
+class _Envelope(Struct, rename="camel"):
+    payload: str
+    payload_type: str
+    signatures: Annotated[list[_Signature], Meta(max_length=_MAX_SIGNATURES)]
 
 
 SKEW = timedelta(minutes=5)
@@ -218,10 +218,8 @@ def verify(
     _check_time(predicate, now)
     _check_subject(statement.subject, expected)
     if expected.target is not None and predicate.target != expected.target:
-        about = predicate.target or "a described pool"
-        raise VerificationFailed(
-            "wrong-target", f"it is about {about}, not about {expected.target}"
-        )
+        what = f"it is about {predicate.target or 'a described pool'}, not about {expected.target}"
+        raise VerificationFailed("wrong-target", what)
     return VerifiedStatement(predicate, statement.subject, statement.predicate_type, opened.key_id)
 
 
@@ -229,10 +227,9 @@ def _statement(payload: bytes) -> _Statement:
     try:
         found = msgspec.convert(read_json(payload, "payload"), _Statement)
     except (BadInput, msgspec.ValidationError) as error:
-        what = error.problem if isinstance(error, BadInput) else quote_error(error)
-        raise VerificationFailed(
-            "malformed-statement", f"the payload is not a statement: {what}"
-        ) from None
+        why = error.problem if isinstance(error, BadInput) else quote_error(error)
+        what = f"the payload is not a statement: {why}"
+        raise VerificationFailed("malformed-statement", what) from None
     if found.kind != STATEMENT_TYPE:
         what = f"the payload is {found.kind[:100]!r}, not {STATEMENT_TYPE}"
         raise VerificationFailed("malformed-statement", what)
@@ -254,9 +251,8 @@ def _predicate(statement: _Statement) -> Predicate:
 def _check_time(predicate: Predicate, now: datetime) -> None:
     if predicate.decided_at > now + SKEW:
         what = f"it was decided on {format_moment(predicate.decided_at)}, which is in the future"
-        raise VerificationFailed(
-            "not-yet-valid", what, hint="check the clocks of this machine and the gate"
-        )
+        hint = "check the clocks of this machine and the gate"
+        raise VerificationFailed("not-yet-valid", what, hint=hint)
     if predicate.valid_until <= now:
         what = f"it was valid until {format_moment(predicate.valid_until)}"
         raise VerificationFailed("expired", what, hint="ask the gate for a new verdict")
@@ -265,21 +261,13 @@ def _check_time(predicate: Predicate, now: datetime) -> None:
 def _check_subject(subjects: Sequence[Subject], expected: ExpectedStatement) -> None:
     if expected.subjects is None:
         return
-    if any(
-        _is_same_subject(subject.digest, wanted)
-        for subject in subjects
-        for wanted in expected.subjects
-    ):
-        return
+    for found, wanted in product((one.digest for one in subjects), expected.subjects):
+        both = found.keys() & wanted.keys()
+        if both and all(found[name] == wanted[name] for name in both):
+            return
     about = ", ".join(f"{s.name} {_shown(s.digest)}" for s in subjects)
-    wanted = " or ".join(map(_shown, expected.subjects)) or "nothing"
-    raise VerificationFailed("wrong-subject", f"it is about {about}, not about {wanted}")
-
-
-def _is_same_subject(found: DigestSet, wanted: DigestSet) -> bool:
-    """Return whether both share a digest, and no digest differs."""
-    both = found.keys() & wanted.keys()
-    return bool(both) and all(found[name] == wanted[name] for name in both)
+    named = " or ".join(map(_shown, expected.subjects)) or "nothing"
+    raise VerificationFailed("wrong-subject", f"it is about {about}, not about {named}")
 
 
 def _shown(digest: DigestSet) -> str:

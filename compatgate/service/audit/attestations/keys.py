@@ -54,7 +54,13 @@ def read_keys(data: bytes, field: str) -> list[SSlibKey]:
     if b"-----BEGIN" in data:
         keys = _public_from_pem(data, field)
     elif data.lstrip().startswith(b"{"):
-        keys = _from_set(data, field)
+        document = read_json(data, field)
+        listed = document.get("keys") if isinstance(document, dict) else None
+        if not isinstance(listed, list):
+            raise BadInput("is neither PEM nor a JSON Web Key Set", field=field)
+        # Keys of other kinds or uses are left out (RFC 7517, 5).
+        read = (_from_web(entry, field) for entry in _check_count(listed, field))
+        keys = [key for key in read if key is not None]
     if not keys:
         raise BadInput("holds no public key", field=field, hint="PEM, or a JSON Web Key Set")
     return list({key.keyid: key for key in keys}.values())
@@ -77,16 +83,6 @@ def _public_from_pem(data: bytes, field: str) -> list[SSlibKey]:
         hint = "-----BEGIN PUBLIC KEY-----, as openssl pkey -pubout writes it"
         raise BadInput("is not a public key in PEM", field=field, hint=hint) from None
     return [web_key_of(public, field) for public in _check_count(found, field)]
-
-
-def _from_set(data: bytes, field: str) -> list[SSlibKey]:
-    """Return the keys of a set, without other kinds or uses (RFC 7517, 5)."""
-    document = read_json(data, field)
-    listed = document.get("keys") if isinstance(document, dict) else None
-    if not isinstance(listed, list):
-        raise BadInput("is neither PEM nor a JSON Web Key Set", field=field)
-    found = [_from_web(entry, field) for entry in _check_count(listed, field)]
-    return [key for key in found if key is not None]
 
 
 def _from_web(entry: Any, field: str) -> SSlibKey | None:
@@ -140,7 +136,6 @@ def key_pem(keys: Sequence[SSlibKey]) -> bytes:
 
 
 def _crypto_key(key: SSlibKey) -> Any:
-    """Return a key in the form of ``cryptography``."""
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
@@ -190,9 +185,7 @@ _OTHERS_MODE = stat.S_IRWXG | stat.S_IRWXO
 
 
 def signer_maker(
-    uri: str,
-    public: bytes | None = None,
-    environment: Mapping[str, str] | None = None,
+    uri: str, public: bytes | None = None, environment: Mapping[str, str] | None = None
 ) -> tuple[Callable[[], Signer], SSlibKey]:
     """Return a function that makes the signer, and its public key.
 
@@ -224,7 +217,6 @@ def signer_maker(
 
 
 def _read_private(path: str) -> bytes:
-    """Read a file that only its owner can read."""
     try:
         with open(path, "rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -281,10 +273,8 @@ def _external_signer(
         try:
             return Signer.from_priv_key_uri(uri, keys[0], secret)
         except UnsupportedLibraryError as error:
-            raise Unavailable(
-                f"cannot sign with this key: {quote_error(error)}",
-                field="signing",
-                hint=EXTERNAL_SIGNERS[scheme],
-            ) from None
+            what = f"cannot sign with this key: {quote_error(error)}"
+            hint = EXTERNAL_SIGNERS[scheme]
+            raise Unavailable(what, field="signing", hint=hint) from None
 
     return make, keys[0]

@@ -28,13 +28,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class SigningOptions(Struct, frozen=True):
-    """The operator's signing options.
-
-    Attributes:
-        make: makes the signer, in each process; None: this gate signs nothing.
-        keys: public keys, the signer's first; then former and future keys.
-        valid_for: validity of an attestation after the last decision.
-    """
+    """The operator's signing options; an attestation is valid for so long after a decision."""
 
     make: Callable[[], Signer] | None = None
     keys: tuple[SSlibKey, ...] = ()
@@ -42,10 +36,7 @@ class SigningOptions(Struct, frozen=True):
 
 
 class SignedStatement(Struct, frozen=True):
-    """A statement in its envelope.
-
-    ``etag``: changes only with the statement, not with the signing key.
-    """
+    """A statement in its envelope; the tag changes with the statement and the signing key."""
 
     envelope: dict[str, Any]
     about: VerdictContent
@@ -55,9 +46,8 @@ class SignedStatement(Struct, frozen=True):
 class Attestations:
     """The service that signs the verdicts of a database, and nothing else.
 
-    Args:
-        read_own: returns a verdict of this gate, and when it was last given.
-        still_holds: tells whether the gate would answer the question of a verdict alike now.
+    ``read_own`` returns a verdict of this gate, and when it was last given; ``still_holds`` tells
+    whether the gate would answer its question alike now.
     """
 
     def __init__(
@@ -79,19 +69,17 @@ class Attestations:
 
     def attest(self, verdict_id: str) -> SignedStatement:
         """Sign a verdict as it was given."""
-        about = self._vouched(verdict_id)
-        signing = self._signing
-        if signing.make is None:
-            hint = "the operator sets one with compatgate serve --signing-key"
-            raise Conflict("this gate has no signing key", field="id", hint=hint)
-        statement = verdict_statement(about)
-        key_id = signing.keys[0].keyid
-        mark = hashlib.sha256(_encode([statement, key_id])).hexdigest()
         from compatgate.service.audit.attestations.envelope import sign
 
-        return SignedStatement(
-            self._with_signer(lambda signer: sign(statement, signer)), about, f'"{mark[:32]}"'
-        )
+        stored, confirmed = self._read_own(verdict_id)
+        about = verdict_content(stored, confirmed_at=confirmed, valid_for=self._signing.valid_for)
+        if not self._still_holds(msgspec.json.decode(stored)):
+            what = f"verdict {verdict_id} no longer holds: the gate would answer otherwise now"
+            raise Conflict(what, field="id", value=verdict_id, hint="ask the gate again")
+        key_id, statement = self.key_id("id"), verdict_statement(about)
+        mark = hashlib.sha256(_encode([statement, key_id])).hexdigest()
+        signed = self._with_signer(lambda signer: sign(statement, signer))
+        return SignedStatement(signed, about, f'"{mark[:32]}"')
 
     @property
     def keys(self) -> Sequence[SSlibKey]:
@@ -106,11 +94,11 @@ class Attestations:
         """Return the public keys in PEM, the signing key first; empty if there are none."""
         return key_pem(self._signing.keys)
 
-    def key_id(self) -> str:
-        """Return the id of the signing key."""
+    def key_id(self, field: str | None = None) -> str:
+        """Return the id of the signing key; an error names the field."""
         if self._signing.make is None:
             hint = "the operator sets one with compatgate serve --signing-key"
-            raise Conflict("this gate has no signing key", hint=hint)
+            raise Conflict("this gate has no signing key", field=field, hint=hint)
         return self._signing.keys[0].keyid
 
     def sign_payload(self, payload: bytes, kind: str) -> list[dict[str, Any]]:
@@ -122,14 +110,6 @@ class Attestations:
             lambda signer: sign_payload(payload, kind, signer)
         )["signatures"]
         return made
-
-    def _vouched(self, verdict_id: str) -> VerdictContent:
-        stored, confirmed = self._read_own(verdict_id)
-        found = verdict_content(stored, confirmed_at=confirmed, valid_for=self._signing.valid_for)
-        if not self._still_holds(msgspec.json.decode(stored)):
-            what = f"verdict {verdict_id} no longer holds: the gate would answer otherwise now"
-            raise Conflict(what, field="id", value=verdict_id, hint="ask the gate again")
-        return found
 
     def _with_signer(self, sign: Callable[[Signer], dict[str, Any]]) -> dict[str, Any]:
         assert self._signing.make is not None  # noqa: S101 - the caller looked

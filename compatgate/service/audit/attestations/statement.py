@@ -161,6 +161,9 @@ def verdict_content(
     """
     verdict: dict[str, Any] = msgspec.json.decode(stored)
     _check(verdict)
+    image: Image | None = None
+    if named := verdict["image"]:
+        image = Image(named, verdict["basis"] == "image", image_digest(named))
     decided_at = parse_moment(verdict["decided_at"])
     confirmed = min(max(confirmed_at or decided_at, decided_at), clock.now())
     until = confirmed + valid_for
@@ -175,7 +178,7 @@ def verdict_content(
         target=verdict["target"],
         pools=verdict["pools"],
         stack=verdict["stack"],
-        image=_image(verdict),
+        image=image,
         findings=msgspec.convert(verdict["findings"], list[ShortFinding]),
         matrix_revision=verdict["matrix_revision"],
         entries=verdict["entries"],
@@ -192,7 +195,10 @@ def verdict_content(
         confirmed_at=confirmed,
         valid_until=until,
     )
-    return VerdictContent(_subject(predicate), predicate)
+    subject = Subject("stack", stack_digest(verdict["stack"]))
+    if image and image.read and image.digest:
+        subject = Subject(image_name(image.reference), image.digest)
+    return VerdictContent(subject, predicate)
 
 
 def verdict_statement(about: VerdictContent) -> dict[str, Any]:
@@ -225,17 +231,3 @@ def _check(verdict: Mapping[str, Any]) -> None:
         what = f"verdict {verdict['id']} rests on a waiver, and its image was not read"
         hint = "let the gate read the image (serve --registry), or ask without it"
         raise Conflict(what, field="id", hint=hint)
-
-
-def _image(verdict: Mapping[str, Any]) -> Image | None:
-    if not verdict["image"]:
-        return None
-    read = verdict["basis"] == "image"
-    return Image(verdict["image"], read, image_digest(verdict["image"]))
-
-
-def _subject(predicate: Predicate) -> Subject:
-    image = predicate.image
-    if image and image.read and image.digest:
-        return Subject(image_name(image.reference), image.digest)
-    return Subject("stack", stack_digest(predicate.stack))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Any
 
 from msgspec import Struct
 
@@ -28,10 +27,7 @@ _log = logging.getLogger("compatgate.audit")
 
 
 class _Waiting(Struct):
-    """The refusals of a caller that are not written yet.
-
-    ``due``: monotonic time of the next link.
-    """
+    """The refusals of a caller that are not written yet, and when the next link is due."""
 
     actor: str
     place: str
@@ -59,7 +55,10 @@ class RefusalLog:
             if self._closed:
                 return
             if identity not in self._callers and len(self._callers) >= MAX_CALLERS:
-                self._drop_quiet(present)
+                # Forget callers without a waiting refusal, whose minute is over.
+                self._callers = {
+                    key: one for key, one in self._callers.items() if one.count or one.due > present
+                }
             if identity not in self._callers and len(self._callers) >= MAX_CALLERS:
                 identity, actor = _OTHERS, _OTHERS
             found = self._callers.setdefault(identity, _Waiting(actor, place, reason, present))
@@ -89,8 +88,13 @@ class RefusalLog:
     def _run(self) -> None:
         while True:
             with self._changed:
-                while not self._closed and (wait := self._seconds()) != 0:
-                    self._changed.wait(wait)
+                while not self._closed:
+                    due = min(
+                        (one.due for one in self._callers.values() if one.count), default=None
+                    )
+                    if due is not None and due <= time.monotonic():
+                        break
+                    self._changed.wait(due and due - time.monotonic())
                 ends = self._closed
             with self._writing:
                 with self._changed:
@@ -98,11 +102,6 @@ class RefusalLog:
                 self._write(taken)
             if ends:
                 return
-
-    def _seconds(self) -> float | None:
-        """Return the seconds until a link is due; None: nothing waits."""
-        due = [one.due for one in self._callers.values() if one.count]
-        return max(0.0, min(due) - time.monotonic()) if due else None
 
     def _take(self, until: float) -> list[tuple[str, _Waiting]]:
         present, taken = time.monotonic(), []
@@ -112,27 +111,17 @@ class RefusalLog:
                 one.count, one.due = 0, present + self._window_s
         return taken
 
-    def _drop_quiet(self, present: float) -> None:
-        """Forget callers without a waiting refusal, whose minute is over."""
-        for identity, one in list(self._callers.items()):
-            if not one.count and one.due <= present:
-                del self._callers[identity]
-
     def _write(self, taken: list[tuple[str, _Waiting]]) -> None:
         if not taken:
             return
         try:
             with self._database.writing() as session:
                 for identity, one in taken:
-                    detail: dict[str, Any] = {"caller": identity, "reason": one.reason}
-                    detail |= {"attempts": one.count}
+                    detail = {"caller": identity, "reason": one.reason, "attempts": one.count}
                     audit.append(session, one.actor, "access.refused", one.place, detail)
         except CompatgateError as error:
             _log.warning("refused attempts are not in the audit log yet: %s", error.detail)
-            self._put_back(taken)
-
-    def _put_back(self, taken: list[tuple[str, _Waiting]]) -> None:
-        with self._changed:
-            for identity, one in taken:
-                if found := self._callers.get(identity):
-                    found.count += one.count
+            with self._changed:
+                for identity, one in taken:
+                    if found := self._callers.get(identity):
+                        found.count += one.count

@@ -121,13 +121,13 @@ def list_records(session: Session, /, **filters: Any) -> Page[AuditBody]:
         query = query.where(AuditRecord.at >= iso(asked.since))
     if asked.until:
         query = query.where(AuditRecord.at <= iso(asked.until))
+
+    def to_body(row: Any) -> AuditBody:
+        detail = msgspec.json.decode(row.detail)
+        return AuditBody(row.seq, row.at, row.actor, row.action, row.subject, detail, row.hash)
+
     key, cursor, limit = AuditRecord.seq, asked.cursor, asked.limit
-    return page(session, query, key, _body, cursor=cursor, limit=limit, descending=True)
-
-
-def _body(row: Any) -> AuditBody:
-    detail = msgspec.json.decode(row.detail)
-    return AuditBody(row.seq, row.at, row.actor, row.action, row.subject, detail, row.hash)
+    return page(session, query, key, to_body, cursor=cursor, limit=limit, descending=True)
 
 
 class AuditLog:

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
+from itertools import chain
 from typing import TYPE_CHECKING
+
+from msgspec import convert
 
 from compatgate.core.compare.backtest import run_backtest
 from compatgate.core.matrix import ANY_TARGET
@@ -146,14 +149,8 @@ def preview_import(gate: Gate, edits: Sequence[Edit]) -> ImportPreviewBody:
 def _find_scope(gate: Gate, edit: Edit) -> WaiverScopeBody:
     """Return what one waiver alone lets through: other edits may change the same answers."""
     backtest = backtest_edits(gate, [edit], **_PREVIEW)
-    examples = [
-        LetThroughBody(
-            one.target, one.stack, one.image, one.decisions, one.nodes, one.asked_by, one.verdict_id
-        )
-        for group in backtest.groups
-        if group.effect == "newly_allowed"
-        for one in group.examples
-    ]
+    newly = [group.examples for group in backtest.groups if group.effect == "newly_allowed"]
+    examples = [convert(one, LetThroughBody, from_attributes=True) for one in chain(*newly)]
     allowed = backtest.counts.newly_allowed
     return WaiverScopeBody(
         name=edit.document.metadata.name,

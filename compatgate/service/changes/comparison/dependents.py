@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from compatgate.core.compare.comparison import compare
 from compatgate.core.compare.differences import Subject
 from compatgate.core.matrix import ANY_TARGET, Entry, EntryIndex
-from compatgate.core.request import Pool, Target
+from compatgate.core.request import Target
 from compatgate.kit import clock
 from compatgate.service.changes.comparison.recorded import list_questions
 from compatgate.service.changes.comparison.schemas import (
@@ -21,8 +21,9 @@ from compatgate.service.changes.comparison.schemas import (
     DependentTargetBody,
 )
 from compatgate.service.changes.comparison.service import MAX_DECISIONS, MAX_STACKS, pools_of
+from compatgate.service.cluster.admission.landing import driver_version
+from compatgate.service.gate.cells.pairs import allows_driver
 from compatgate.service.matrix.proposals.schemas import DAYS
-from compatgate.service.nodes.reports.comparison import driver_version
 
 if TYPE_CHECKING:
     from compatgate.service.gate.questions.service import Gate
@@ -94,11 +95,10 @@ def find_dependents(
 
 
 def _describe_stack(one: Subject) -> DependentStackBody:
-    assert one.first_asked  # noqa: S101 - it is recorded
-    assert one.last_asked  # noqa: S101
+    first, last = one.first_asked, one.last_asked
+    assert first and last  # noqa: S101, PT018 - it is recorded
     case = one.cases[0] if one.cases else None
     lost = case.allowed == (True, False) if case and case.before else None
-    first, last = one.first_asked, one.last_asked
     return DependentStackBody(
         one.name, one.target, one.stack, one.image, one.decisions, first, last, lost
     )
@@ -107,7 +107,7 @@ def _describe_stack(one: Subject) -> DependentStackBody:
 def _describe_target(
     entry: Entry, target: Target, snapshot: Snapshot, nodes: Sequence[DependentNodeBody]
 ) -> DependentTargetBody:
-    pools = [pool for pool in target.pools if _is_for(entry, pool)]
+    pools = [pool for pool in target.pools if entry.is_for(pool) and allows_driver(entry, pool)]
     policy = target.policy
     return DependentTargetBody(
         target.name,
@@ -120,29 +120,17 @@ def _describe_target(
     )
 
 
-def _is_for(entry: Entry, pool: Pool) -> bool:
-    driver = entry.components.get("driver")
-    allowed = driver is None or (pool.driver is not None and driver.allows(pool.driver))
-    return entry.is_for(pool) and allowed
-
-
 def _list_nodes(
     nodes: Nodes, entry: Entry, targets: Iterable[Target], snapshot: Snapshot
 ) -> list[DependentNodeBody]:
-    """Return the nodes with a GPU and a driver that the entry is for."""
     by_name = {target.name: target for target in targets}
     dependent = []
     for view in nodes.each():
-        driver = driver_version(view.row.driver)
-        names = [
-            name
-            for name in view.standing.targets
-            if name in by_name
-            and any(
-                _is_for(entry, replace(pool, driver=driver))
-                for pool in pools_of(view, by_name[name], snapshot)
-            )
-        ]
+        driver, names = driver_version(view.row.driver), []
+        for name in (name for name in view.standing.targets if name in by_name):
+            pools = filter(entry.is_for, pools_of(view, by_name[name], snapshot))
+            if any(allows_driver(entry, replace(pool, driver=driver)) for pool in pools):
+                names.append(name)
         if names:
             row = view.row
             dependent.append(DependentNodeBody(row.cluster, row.name, names, row.driver))

@@ -32,7 +32,7 @@ from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.documents.schemas import NeededEvidenceBody
 from compatgate.service.matrix.proposals.agreement import Demand, find_demands
-from compatgate.service.matrix.proposals.schemas import DAYS, BacktestBody
+from compatgate.service.matrix.proposals.schemas import BacktestBody
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 if TYPE_CHECKING:
@@ -53,12 +53,7 @@ _MAX_PLACES = 40
 
 
 class GridRow(Struct, frozen=True):
-    """A row of a table of verdicts before and after a change.
-
-    Attributes:
-        cells: one for each column; None: nothing was decided there.
-        path: of the row's page; empty: it has none.
-    """
+    """A row of verdicts before and after a change, a cell for each column; None: not decided."""
 
     label: str
     cells: tuple[Difference | None, ...]
@@ -74,10 +69,8 @@ class GridRow(Struct, frozen=True):
 class Grid(Struct, frozen=True):
     """Verdicts before and after a change, of stacks in rows and places in columns.
 
-    Attributes:
-        changed: number of cells that differ, those that are not shown included.
-        compared: number of cells that were decided on both sides.
-        left: number of cells that were not, because the time or the size ended.
+    ``changed`` counts cells that are not shown, too; ``left``: those for which the time or the size
+    did not suffice.
     """
 
     columns: tuple[str, ...] = ()
@@ -88,12 +81,7 @@ class Grid(Struct, frozen=True):
 
 
 class TouchedTarget(Struct, frozen=True):
-    """A target that a change affects.
-
-    Attributes:
-        nodes: declared, of all its pools.
-        owner: empty: nobody is named.
-    """
+    """A target that a change affects, with the declared nodes of all its pools."""
 
     name: str
     nodes: int
@@ -102,13 +90,7 @@ class TouchedTarget(Struct, frozen=True):
 
 
 class NeededCanary(Struct, frozen=True):
-    """A canary run that a change needs, with the initial values of its form.
-
-    Attributes:
-        pool: with the GPU and driver; empty: none is known.
-        stack: that stands for the entry, as text; empty: none can be made.
-        image: that was asked about last and matches; empty: none is recorded.
-    """
+    """A canary run that a change needs, with the values that its form begins with."""
 
     need: NeededEvidenceBody
     pool: str = ""
@@ -117,14 +99,10 @@ class NeededCanary(Struct, frozen=True):
 
 
 class ChangeEffects(Struct, frozen=True):
-    """The effects of a change.
+    """The effects of a change: on recorded questions, cells, targets and their owners.
 
-    Attributes:
-        backtest: recorded questions, decided before and after it.
-        targets: that it concerns, at most 50.
-        owners: of the targets and the changed documents.
-        canaries: that policies ask for, or that would be evidence; at most 20.
-        lets_through: what a waiver lets through; None: the change makes no waiver.
+    ``canaries``: runs that policies ask for, or that would be evidence. ``lets_through``: what a
+    waiver lets through; None: the change makes no waiver.
     """
 
     backtest: BacktestBody
@@ -139,14 +117,12 @@ class ChangeEffects(Struct, frozen=True):
     lets_through: EffectCount | None = None
 
 
-def preview_effects(
-    gate: Gate, edits: Sequence[Edit], author: str, days: int = DAYS
-) -> ChangeEffects:
+def preview_effects(gate: Gate, edits: Sequence[Edit], author: str) -> ChangeEffects:
     """Return what edits, which are not stored, would do; the author may need approvals."""
     before = gate.snapshot()
     after = apply_edits(before, edits)
     names = list_targets(edits)
-    backtest = backtest_edits(gate, edits, days=days, **_BOUNDS)
+    backtest = backtest_edits(gate, edits, **_BOUNDS)
     touched = []
     for name in names if names is not None else {*before.documents, *after.documents}:
         document = after.documents.get(name) or before.documents.get(name)
@@ -160,6 +136,7 @@ def preview_effects(
         demands = tuple(find_demands(DocumentLookup(session), edits, frozenset((author.lower(),))))
     owners = [one.owner for one in touched] + [_owner_of(e.document) for e in edits]
     waives = any(isinstance(edit.after, WaiverDoc) for edit in edits)
+    needs = evidence.needs[:_MAX_NEEDS]
     return ChangeEffects(
         backtest=backtest,
         cells=compare_cells(before, after, edits, names, backtest),
@@ -168,7 +145,7 @@ def preview_effects(
         nodes=sum(one.nodes for one in touched),
         owners=tuple(dict.fromkeys(filter(None, owners))),
         evidence=evidence,
-        canaries=tuple(_prepare(need, after, backtest) for need in evidence.needs[:_MAX_NEEDS]),
+        canaries=tuple(_prepare(need, after, backtest) for need in needs),
         demands=demands,
         lets_through=backtest.counts.newly_allowed if waives else None,
     )
@@ -181,7 +158,6 @@ def _owner_of(document: Document) -> str:
 
 
 def _prepare(need: NeededEvidenceBody, after: Snapshot, backtest: BacktestBody) -> NeededCanary:
-    """Return a needed run with what its form begins with."""
     target, wanted = after.targets.get(need.target), (need.sku, need.driver)
     pools = [
         pool.name
@@ -229,11 +205,10 @@ def compare_cells(
             lines.append(line)
     kept = [n for n in range(len(columns)) if any(_differ(line.cells[n]) for line in lines)]
     kept = kept[:_MAX_COLUMNS]
+    shown = lines[:_MAX_ROWS]
     return Grid(
         tuple(columns[n] for n in kept),
-        tuple(
-            replace(line, cells=tuple(line.cells[n] for n in kept)) for line in lines[:_MAX_ROWS]
-        ),
+        tuple(replace(line, cells=tuple(line.cells[n] for n in kept)) for line in shown),
         sum(line.changed for line in lines),
         compared,
         len(rows) * len(places) - compared,
@@ -251,7 +226,6 @@ def _list_rows(
     targets: set[str],
     backtest: BacktestBody,
 ) -> Iterator[tuple[Subject, str, str]]:
-    """Yield subjects, each with its label and a note."""
     edited = [key_of(e.document)[1] for e in edits if isinstance(e.document, EntryDoc)]
     others = [
         entry.name

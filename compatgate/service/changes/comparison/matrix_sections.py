@@ -50,16 +50,12 @@ def backtest_status(answer: Body) -> int:
 
 def report_backtest(answer: Body) -> Report:
     """Return a `BacktestBody` in JSON form as a report."""
-    sections = [
-        Section(
-            f"{title}: {_count(answer['counts'][effect])}",
-            tuple(
-                _describe_group(group) for group in answer["groups"] if group["effect"] == effect
-            ),
-        )
-        for effect, title in _EFFECTS.items()
-    ]
-    sections.append(Section("Left out", tuple(Item(remark) for remark in answer["remarks"])))
+    sections = []
+    for effect, title in _EFFECTS.items():
+        groups = [group for group in answer["groups"] if group["effect"] == effect]
+        title = f"{title}: {_count(answer['counts'][effect])}"
+        sections.append(Section(title, tuple(map(_describe_group, groups))))
+    sections.append(Section("Left out", tuple(map(Item, answer["remarks"]))))
     count = answer["decisions"]
     basis = (
         f"{count} decision{'' if count == 1 else 's'} of {answer['days']} days on matrix revision "
@@ -78,7 +74,11 @@ def _describe_group(group: Body) -> Item:
         f" asked by {shorten(group['asked_by'], _MAX_NAMES) or 'nobody'}"
     ]
     for one in group["examples"][:_MAX_EXAMPLES]:
-        stack = [f"{name}={_format_part(value)}" for name, value in one["stack"].items()]
+        stack = []
+        for name, value in one["stack"].items():
+            if isinstance(value, list) and all(isinstance(part, str) for part in value):
+                value = "+".join(value)
+            stack.append(f"{name}={value if isinstance(value, str) else json.dumps(value)}")
         verdicts = f"{one['before'] or 'no answer'} -> {one['after'] or 'no answer'}"
         image = f" ({one['image']})" if one["image"] else ""
         details.append(f"{shorten(stack, _MAX_PARTS)}{image}: {verdicts}, {one['verdict_id']}")
@@ -86,12 +86,6 @@ def _describe_group(group: Body) -> Item:
     if more and group["examples"]:
         details.append(f"and {more} more")
     return Item(f"{rule}{because}: {group['message']}", tuple(details))
-
-
-def _format_part(value: Any) -> str:
-    if isinstance(value, list) and all(isinstance(one, str) for one in value):
-        return "+".join(value)
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _count(counts: Body) -> str:
@@ -161,28 +155,24 @@ def packages_status(answer: Body) -> int:
     targets = answer["targets"]
     if any(target["stopped"] or target["stopped_entries"] for target in targets):
         return EXIT_DENIED
-    checked = all(not target["open"] and _has_checked(target) for target in targets)
+    checked = all(not one["open"] and (one["decisions"] or one["entries"]) for one in targets)
     return EXIT_ALLOWED if checked and answer["complete"] else EXIT_NO_DECISION
-
-
-def _has_checked(target: Body) -> bool:
-    return bool(target["decisions"] or target["entries"])
 
 
 def report_packages(answer: Body) -> Report:
     """Return a `PackagesReport` with targets, in JSON form, as a report."""
     which = "every decision" if answer["complete"] else "the newest decisions, not every one,"
     since = _format_moment(answer["since"])
-    titles = list(map(_describe_packages, answer["targets"]))
     sections: list[Section] = []
-    for title, target in zip(titles, answer["targets"], strict=True):
+    for target in answer["targets"]:
         items = [Item(f"not checked: {reason}") for reason in target["open"]]
         items += map(_describe_package, target["packages"])
-        sections.append(Section(title, tuple(items)))
-    if len(titles) == 1:
-        sections[0] = Section("Open packages", sections[0].items)
+        sections.append(Section(_describe_packages(target), tuple(items)))
+    title = f"{len(sections)} targets audit packages"
+    if len(sections) == 1:
+        title, sections[0] = sections[0].title, Section("Open packages", sections[0].items)
     return Report(
-        titles[0] if len(titles) == 1 else f"{len(titles)} targets audit packages",
+        title,
         tuple(sections),
         f"{which} since {since}; matrix revision {answer['matrix_revision']}",
         {EXIT_ALLOWED: "green", EXIT_DENIED: "red"}.get(packages_status(answer), "yellow"),
@@ -191,7 +181,7 @@ def report_packages(answer: Body) -> Report:
 
 def _describe_packages(target: Body) -> str:
     head = f"{target['target']} (mode {target['mode']})"
-    if not _has_checked(target):
+    if not (target["decisions"] or target["entries"]):
         return f"{head}: no decisions and no entries to check"
     entries = f"{len(target['stopped_entries'])} of {count_things(target['entries'], 'entry')}"
     decisions = f"{target['stopped']} of {target['decisions']} decisions"
@@ -223,35 +213,17 @@ def report_facts(answer: Body) -> list[Section]:
     title = "1 record differs" if count == 1 else f"{count or 'no'} records differ"
     sections = [Section(f"facts: {title}", tuple(_limit(list(map(_describe_record, records)))))]
     if entries is not None:
-        changed = entries["changed"]
-        sections.append(
-            Section(
-                f"matrix: {len(changed) or 'none'} of {entries['judged']} entries in use change on "
-                f"{entries['targets']} targets",
-                (
-                    *(item for entry in changed for item in _describe_entry(entry)),
-                    *(
-                        Item(f"{target} could not be evaluated: {why}")
-                        for target, why in entries["unusable"].items()
-                    ),
-                ),
-            )
-        )
+        changed, unusable = entries["changed"], entries["unusable"].items()
+        items = [item for entry in changed for item in _describe_entry(entry)]
+        items += [Item(f"{target} could not be evaluated: {why}") for target, why in unusable]
+        title = f"matrix: {len(changed) or 'none'} of {entries['judged']} entries in use change"
+        sections.append(Section(f"{title} on {entries['targets']} targets", tuple(items)))
     if decisions is not None:
-        changed = decisions["changed"]
-        sections.append(
-            Section(
-                f"decisions: {len(changed) or 'none'} of {decisions['verdicts']} verdicts change "
-                f"({decisions['read']} decisions)",
-                (
-                    *_limit(list(map(_describe_decision, changed))),
-                    *(
-                        Item(f"{name} could not be re-evaluated: {why}")
-                        for name, why in decisions["not_asked"].items()
-                    ),
-                ),
-            )
-        )
+        changed, failed = decisions["changed"], decisions["not_asked"].items()
+        items = [*_limit(list(map(_describe_decision, changed)))]
+        items += [Item(f"{name} could not be re-evaluated: {why}") for name, why in failed]
+        title = f"decisions: {len(changed) or 'none'} of {decisions['verdicts']} verdicts change"
+        sections.append(Section(f"{title} ({decisions['read']} decisions)", tuple(items)))
     return sections
 
 

@@ -30,12 +30,7 @@ _MAX_TEXT = 317
 
 
 class Place(Struct, frozen=True):
-    """A target, and the pools that change.
-
-    Attributes:
-        pools: of the target; of a node, those with its GPUs, with its driver, and further GPUs.
-        remarks: differences between the node and its target.
-    """
+    """A target, its pools that change or those of a node, and how that node differs from it."""
 
     target: Target
     pools: tuple[Pool, ...]

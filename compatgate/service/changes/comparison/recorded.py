@@ -21,12 +21,7 @@ from compatgate.core.rules.caveats import some_pools
 from compatgate.core.stack import parse_stack
 from compatgate.errors import CompatgateError
 from compatgate.service.gate.decisions import service as decisions_log
-from compatgate.service.gate.decisions.service import (
-    MAX_VERDICTS,
-    AskedStack,
-    list_asked_stacks,
-    list_askers,
-)
+from compatgate.service.gate.decisions.service import AskedStack, list_asked_stacks, list_askers
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.runs.queue.models import RunRow
 from compatgate.service.runs.queue.repository import list_run_questions
@@ -43,13 +38,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 class Recorded(Struct, frozen=True):
-    """The questions of a period, each once, the latest first.
-
-    Attributes:
-        decisions: number of decisions that were read.
-        complete: every decision of the period was read; else only the newest.
-        remarks: what was left out, in words.
-    """
+    """The questions of a period, each once, the latest first; remarks say what was left out."""
 
     questions: tuple[Subject, ...]
     decisions: int
@@ -64,14 +53,13 @@ def list_questions(
     *,
     most: int,
     keep: Callable[[dict[str, Any]], bool] = lambda _: True,
-    verdicts: int = MAX_VERDICTS,
 ) -> Recorded:
     """Return the questions about some targets (None: all) since a time, without what-if questions.
 
     ``keep`` tells by its body whether a verdict counts; the newest decisions are read, and of them
     the latest verdicts.
     """
-    asked = list_asked_stacks(session, targets, since, most=most, verdicts=verdicts)
+    asked = list_asked_stacks(session, targets, since, most=most)
     bodies = (one for one in asked.found if one.body.get("basis") != "what-if" and keep(one.body))
     questions = _join(map(_read_verdict, bodies))
     return Recorded(tuple(questions.values()), asked.decisions, asked.complete)
@@ -187,17 +175,8 @@ def list_newest_verdicts(
         except CompatgateError as error:
             unread[name] = error.detail
             continue
-        verdicts.append(
-            Subject(
-                "stack",
-                name,
-                body["target"] or "",
-                stack=body["stack"],
-                image=body.get("image"),
-                places=places,
-                decisions=times[name],
-            )
-        )
+        about = {"stack": body["stack"], "image": body.get("image"), "decisions": times[name]}
+        verdicts.append(Subject("stack", name, body["target"] or "", places=places, **about))
     return verdicts, count, unread
 
 

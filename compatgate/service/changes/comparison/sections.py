@@ -41,16 +41,8 @@ Body = dict[str, Any]
 
 def report_plan(plan: Body) -> Report:
     """Return a `PlanBody` in JSON form as a report."""
-    sections = (
-        _host(plan),
-        *arrange_causes(plan),
-        _edits(plan),
-        _owed(plan),
-        _subjects(plan),
-        _frontier(plan),
-        _order(plan),
-    )
-    return _report(plan, sections)
+    causes, others = arrange_causes(plan), (_edits, _owed, _subjects, _frontier, _order)
+    return _report(plan, (_host(plan), *causes, *(arrange(plan) for arrange in others)))
 
 
 def report_what_if(answered: Body) -> Report:
@@ -111,22 +103,15 @@ def _cause(plan: Body, cause: str) -> Section:
     for group in plan["groups"]:
         if group["cause"] != cause:
             continue
-        details = [f"on {', '.join(group['pools'])}: {_name_subjects(group)}"]
+        subjects = [shorten(group["entries"], _MAX_NAMES)] if group["entries"] else []
+        if count := len(group["stacks"]):
+            subjects.append(f"{count} running stack{'' if count == 1 else 's'}")
+        details = [f"on {', '.join(group['pools'])}: {'; '.join(subjects)}"]
         if group["fix"]:
             details.append(f"fix: {group['fix']}")
         text = f"{group['outcome']} {group['rule']} {group['name']}: {group['message']}"
         items.append(Item(text, tuple(details)))
     return Section(_TITLES[cause], tuple(items))
-
-
-def _name_subjects(group: Body) -> str:
-    parts = []
-    if group["entries"]:
-        parts.append(shorten(group["entries"], _MAX_NAMES))
-    if group["stacks"]:
-        count = len(group["stacks"])
-        parts.append(f"{count} running stack{'' if count == 1 else 's'}")
-    return "; ".join(parts)
 
 
 def _edits(plan: Body) -> Section:
@@ -185,12 +170,9 @@ def _frontier(plan: Body) -> Section:
         if row["branch"] >= lowest
     ]
     head = ("branch", "newest", "supported to", "keeps", "keeps all from", "loses")
-    first = frontier["first"]
-    text = (
-        f"first release that breaks nothing: {first}"
-        if first
-        else ("every driver release in the facts breaks something")
-    )
+    text = "every driver release in the facts breaks something"
+    if first := frontier["first"]:
+        text = f"first release that breaks nothing: {first}"
     notes = () if frontier["complete"] else ("not every stack was evaluated: too many stacks",)
     return Section("Drivers, based only on vendor facts", (Item(text, notes),), head, tuple(rows))
 
@@ -205,7 +187,14 @@ def _order(plan: Body) -> Section:
         text = f"{number}. pool {row['pool']} ({row['gpu']}, {row['driver']}), {nodes}"
         items.append(Item(text, (*state, *needed)))
     for wave in order["waves"]:
-        domains = [_describe_domain(domain) for domain in wave["domains"]]
+        domains = []
+        for one in wave["domains"]:
+            mixed = f", now {' and '.join(one['mixed'])}" if one["mixed"] else ""
+            size = count_things(len(list(one["nodes"])), "node")
+            name = str(one["name"])
+            domains.append(
+                name if one["kind"] == "node" else f"{one['kind']} {name} ({size}{mixed})"
+            )
         nodes = count_things(wave["nodes"], "node")
         text = f"wave {wave['number']}: {nodes} of {', '.join(wave['pools'])}"
         items.append(Item(text, (shorten(domains, _MAX_DOMAINS),)))
@@ -215,23 +204,11 @@ def _order(plan: Body) -> Section:
     return Section("Order of pools and waves", tuple(items))
 
 
-def _describe_domain(domain: Body) -> str:
-    if domain["kind"] == "node":
-        return str(domain["name"])
-    nodes: Iterable[str] = domain["nodes"]
-    mixed = f", now {' and '.join(domain['mixed'])}" if domain["mixed"] else ""
-    return f"{domain['kind']} {domain['name']} ({count_things(len(list(nodes)), 'node')}{mixed})"
-
-
 class Report(Struct, frozen=True):
-    """An answer for people.
+    """An answer for people, with the colour of its title up to the colon, and its basis.
 
-    Attributes:
-        title: in one line.
-        hue: colour of the title's first part, up to the colon.
-        basis: what the answer rests on.
-        label: stands before the title in Markdown, where the report is a part of a comment; empty:
-            the title is a heading.
+    ``label``: stands before the title in Markdown, where the report is a part of a comment; empty:
+    the title is a heading.
     """
 
     title: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -43,10 +43,7 @@ from compatgate.service.changes.comparison.recorded import list_questions
 from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, PlanBody, WhatIfBody
 from compatgate.service.gate.questions.service import Compute, compute_here
 from compatgate.service.matrix.proposals.schemas import DAYS
-from compatgate.service.nodes.reports.comparison import (
-    NodeView,
-    pools_with_gpu,
-)
+from compatgate.service.nodes.reports.comparison import NodeView, pools_with_gpu
 
 if TYPE_CHECKING:
     from compatgate.service.gate.questions.service import Gate
@@ -78,15 +75,10 @@ def answer_what_if(body: Mapping[str, Any], snapshot: Snapshot, now: datetime) -
     ``node`` (``{"labels": {...}}``) instead of the target or in addition.
     """
     require_keys(body, ("target", "pool", "node", "set"))
-    place = read_place(body, snapshot)
-    changes, chosen = _resolve(body.get("set") or {}, (), place.pools, snapshot.facts, now)
+    place, facts = read_place(body, snapshot), snapshot.facts
+    changes, chosen = _resolve(body.get("set") or {}, (), place.pools, facts, now)
     differences = compare_target(
-        place.target,
-        place.pools,
-        changes,
-        facts=snapshot.facts,
-        matrix=snapshot.matrix,
-        now=now,
+        place.target, place.pools, changes, facts=facts, matrix=snapshot.matrix, now=now
     )
     return replace(differences, remarks=(*chosen, *place.remarks))
 
@@ -204,18 +196,8 @@ def answer_plan(
         (*chosen, *remarks),
     )
     plan = compute(_make_plan, asked, snapshot.facts, snapshot.matrix, now)
-    return {**plan, "entries_yaml": _write_entries(plan["edits"], find)}
-
-
-def _make_plan(asked: Question, facts: Facts, matrix: Matrix, now: datetime) -> dict[str, Any]:
-    """Return the plan in JSON form: a large one takes a second to convert."""
-    return to_wire(make_plan(asked, facts=facts, matrix=matrix, now=now), PlanBody)
-
-
-def _write_entries(edits: Iterable[dict[str, Any]], find: FindDocument) -> str:
-    """Return the edited entries as YAML, to be reviewed and imported; empty if there are none."""
     documents = []
-    for edit in edits:
+    for edit in plan["edits"]:
         name, becomes = edit["entry"], edit["becomes"]
         if (document := find(name)) is None:
             continue
@@ -228,7 +210,12 @@ def _write_entries(edits: Iterable[dict[str, Any]], find: FindDocument) -> str:
         body = {"apiVersion": "compatgate.dev/v1", "kind": "Entry"}
         metadata = {**document["metadata"], "name": becomes}
         documents.append({**body, "metadata": metadata, "spec": spec})
-    return to_yaml(documents)
+    return {**plan, "entries_yaml": to_yaml(documents)}
+
+
+def _make_plan(asked: Question, facts: Facts, matrix: Matrix, now: datetime) -> dict[str, Any]:
+    # In JSON form: a large plan takes a second to convert.
+    return to_wire(make_plan(asked, facts=facts, matrix=matrix, now=now), PlanBody)
 
 
 def _list_running(gate: Gate, target: str, now: datetime, remarks: list[str]) -> list[Subject]:
@@ -258,7 +245,6 @@ def _list_running(gate: Gate, target: str, now: datetime, remarks: list[str]) ->
 def _list_nodes(
     nodes: Nodes, snapshot: Snapshot, target: str, remarks: list[str], *, by_key: bool
 ) -> list[PlannedNode]:
-    """Return the reported nodes of a target, each with its pool."""
     views = list(islice(nodes.of_target(target), _MAX_NODES + 1))
     if len(views) > _MAX_NODES:
         remarks.append(f"only the first {_MAX_NODES} nodes are in waves")

@@ -37,7 +37,7 @@ class MayStartQuery(Struct, frozen=True, forbid_unknown_fields=True):
         Meta(
             description="name of the person or tool that would roll the wave, for example a"
             " pipeline run; it holds the wave for 15 minutes after each request; default: the"
-            " caller's name",
+            " caller's name"
         ),
     ] = None
     dry_run: Annotated[bool, Meta(description="report only; do not start the wave")] = False
@@ -109,7 +109,6 @@ def may_start(call: Call[MayStartQuery]) -> Reply:
 def _change(
     action: str, returns: str, **fields: Any
 ) -> Callable[[Callable[[Call[Any]], Reply]], Route]:
-    """Declare the route of a change of an upgrade, which returns the upgrade."""
     path, found = f"/upgrades/{{name}}/{action}", Returns(UpgradeBody, returns)
     return routes.post(path, found, errors=(404, 409), **fields)
 

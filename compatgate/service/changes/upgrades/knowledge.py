@@ -43,27 +43,16 @@ def gather(session: Session, row: UpgradeRow, snapshot: Snapshot, now: datetime)
     """Return everything that answers about an upgrade depend on."""
     nodes = _read_nodes(session, row, now)
     healthy, errors = _read_health(session, row, nodes, now)
-    rates = [*errors, *_compare_denials(session, row, now)]
+    rates = (*errors, *_compare_denials(session, row, now))
     needs, problems = _find_needs(row, snapshot, now)
-    return Knowledge(
-        now,
-        _find_missing_approvals(row, snapshot),
-        needs,
-        {key: replace(one, healthy=key in healthy) for key, one in nodes.items()},
-        tuple(rates),
-        problems,
-    )
-
-
-def _find_missing_approvals(row: UpgradeRow, snapshot: Snapshot) -> tuple[str, ...]:
-    """Return which approvals the target's policy asks for and nobody has given."""
-    if (document := snapshot.documents.get(row.target)) is None:
-        return ()
-    policy = document.spec.policy
-    people = 1 if policy.approvals is UNSET else policy.approvals
-    approvers = None if policy.approvers is UNSET else policy.approvers
-    demand = Demand(row.target, people, approvers, proposed=False)
-    return tuple(filter(None, [demand.describe_lack(row.approvals)]))
+    lacking = ""
+    if (document := snapshot.documents.get(row.target)) is not None:
+        policy = document.spec.policy
+        people = 1 if policy.approvals is UNSET else policy.approvals
+        approvers = None if policy.approvers is UNSET else policy.approvers
+        lacking = Demand(row.target, people, approvers, proposed=False).describe_lack(row.approvals)
+    known = {key: replace(one, healthy=key in healthy) for key, one in nodes.items()}
+    return Knowledge(now, (lacking,) if lacking else (), needs, known, rates, problems)
 
 
 def _find_needs(
@@ -127,10 +116,7 @@ def _read_health(
 
 
 def _compare_errors(
-    driver: str,
-    changed: Mapping[str, datetime],
-    periods: Iterable[Any],
-    errors: Iterable[Any],
+    driver: str, changed: Mapping[str, datetime], periods: Iterable[Any], errors: Iterable[Any]
 ) -> Comparison:
     before = after = 0
     hours = {False: 0.0, True: 0.0}
@@ -175,13 +161,10 @@ def count_stacks(session: Session, target: str, since: datetime) -> dict[str, in
     first = find_first_since(session, since)
     if first is None:
         return {"asked": 0, "denied": 0}
-    newest = (
-        select(Decision.verdict_id, Decision.allowed)
-        .where(Decision.id >= first, Decision.decided_at >= since, Decision.target == target)
-        .order_by(Decision.id.desc())
-        .limit(_MAX_DECISIONS)
-        .subquery()
+    asked_on = select(Decision.verdict_id, Decision.allowed).where(
+        Decision.id >= first, Decision.decided_at >= since, Decision.target == target
     )
+    newest = asked_on.order_by(Decision.id.desc()).limit(_MAX_DECISIONS).subquery()
     stopped = case((not_(newest.c.allowed), newest.c.verdict_id), else_=None)
     query = select(func.count(distinct(newest.c.verdict_id)), func.count(distinct(stopped)))
     asked, denied = session.execute(query).one()

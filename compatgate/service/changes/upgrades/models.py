@@ -116,13 +116,10 @@ class KnownGoodRecord(Base):
 
 
 class UpgradeRow(Upgrade, frozen=True, kw_only=True):
-    """A stored upgrade with its history.
+    """A stored upgrade with its history, and its plan at the time of the proposal.
 
-    Attributes:
-        plan: its plan at the time of the proposal.
-        before: stacks that were asked about and denied; None: no wave has started.
-        left_out: why nodes are excluded, by key.
-        domain_of: failure domain, its kind and name, by key of the node.
+    ``before``: stacks that were asked about and denied until it started. ``left_out`` and
+    ``domain_of``: why a node is excluded, and its failure domain, by key.
     """
 
     accepts: tuple[str, ...]

@@ -15,7 +15,7 @@ from compatgate.core.upgrade_state import State, Upgrade, Wave
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_parts, page
 from compatgate.kit.principal import Authorship
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.changes.upgrades.models import (
@@ -40,7 +40,6 @@ from compatgate.service.nodes.reports.reports import is_same_driver
 MAX_SOAK = timedelta(days=90)
 LATELY = timedelta(days=30)
 """Maximum time that a rolled-back upgrade needs attention."""
-_ROWS = 500
 _SAME = [name for name in UpgradeRow.__struct_fields__ if name in UpgradeRecord.__table__.columns]
 _LISTED = [name for name in UpgradeSummary.__struct_fields__ if name in _SAME]
 _PLAN = ("set", "verdict", "allowed", "mode", "summary", "groups", "edits", "owed", "remarks")
@@ -78,9 +77,8 @@ def store_upgrade(
         UpgradeWaveRecord(upgrade=name, number=wave["number"], pools=wave["pools"])
         for wave in waves
     )
-    for at in range(0, len(nodes), _ROWS):
-        part = [{"upgrade": name, **node} for node in nodes[at : at + _ROWS]]
-        session.execute(insert(UpgradeNode), part)
+    for some in in_parts(nodes):
+        session.execute(insert(UpgradeNode), [{"upgrade": name, **node} for node in some])
 
 
 def find_upgrade(session: Session, name: str) -> UpgradeRow:
@@ -131,8 +129,8 @@ def _load(session: Session, query: Any) -> list[UpgradeRow]:
     records = session.execute(query).all()
     names = [record.name for record in records]
     waves: dict[str, list[Any]] = {name: [] for name in names}
-    nodes: dict[tuple[str, int], list[Any]] = {}
     events: dict[str, list[UpgradeEvent]] = {name: [] for name in names}
+    nodes: dict[tuple[str, int], list[Any]] = {}
     of_wave, of_node = UpgradeWaveRecord.upgrade.in_(names), UpgradeNode.upgrade.in_(names)
     for wave in session.execute(select(UpgradeWaveRecord.__table__).where(of_wave)):
         waves[wave.upgrade].append(wave)
@@ -201,10 +199,8 @@ def leave_out(session: Session, name: str, keys: Iterable[str], reason: str) -> 
     """Store that nodes take no part any longer, and why."""
     for key in keys:
         cluster, node = split_key(key)
-        where = (
-            UpgradeNode.upgrade == name, UpgradeNode.cluster == cluster, UpgradeNode.name == node,
-        )  # fmt: skip
-        session.execute(update(UpgradeNode).where(*where).values(left_out=reason))
+        mine = update(UpgradeNode).filter_by(upgrade=name, cluster=cluster, name=node)
+        session.execute(mine.values(left_out=reason))
 
 
 def add_event(
@@ -280,15 +276,13 @@ def _summarize(session: Session, records: Sequence[Any]) -> list[UpgradeSummary]
     for row in session.execute(ends):
         nodes, out = counts.get((row.upgrade, row.number), (0, 0))
         waves[row.upgrade].append((row.finished_at is not None or nodes == out, nodes))
-    return [
-        UpgradeSummary(
-            waves=len(waves[one.name]),
-            finished=sum(over for over, _ in waves[one.name]),
-            nodes=sum(nodes for _, nodes in waves[one.name]),
-            **{name: getattr(one, name) for name in _LISTED},
-        )
-        for one in records
-    ]
+    summaries = []
+    for one in records:
+        mine = waves[one.name]
+        finished, nodes = sum(over for over, _ in mine), sum(count for _, count in mine)
+        about = {name: getattr(one, name) for name in _LISTED}
+        summaries.append(UpgradeSummary(waves=len(mine), finished=finished, nodes=nodes, **about))
+    return summaries
 
 
 def find_names(session: Session, text: str, *, limit: int) -> list[str]:

@@ -102,7 +102,7 @@ class Upgrades:
             drivers = {key: report[0] for key, report in reports.items()}
             upgrades.store_upgrade(session, record, waves, [*list_nodes(plan, drivers)])
             row = upgrades.find_upgrade(session, request.name)
-            _note(session, row, "propose", by.author, by.identity, text=by.reason)
+            _note(session, row, "propose", by, text=by.reason)
             return self._view(session, upgrades.find_upgrade(session, request.name))
 
     def list(
@@ -174,7 +174,7 @@ class Upgrades:
                 what = f"{by.name} proposed {name}: another person approves it"
                 raise AccessRefused(what, principal=by, field="name", value=name)
             if not row.has_approval_of(by.names):
-                _note(session, row, "approve", by.name, by.identity)
+                _note(session, row, "approve", by)
             return self._view(session, upgrades.find_upgrade(session, name))
 
     def retract(self, name: str, by: Principal) -> UpgradeView:
@@ -182,7 +182,7 @@ class Upgrades:
         with self._changing(name, by) as (session, row):
             if not row.has_approval_of(by.names):
                 raise Conflict(f"{by.name} has not approved {name}", field="name", value=name)
-            _note(session, row, "retract", by.name, by.identity)
+            _note(session, row, "retract", by)
             return self._view(session, upgrades.find_upgrade(session, name))
 
     def stop(self, name: str, by: Authorship) -> UpgradeView:
@@ -221,8 +221,7 @@ class Upgrades:
                 what = "would exclude every node"
                 raise Conflict(what, field="nodes", value=len(keys), hint=hint)
             upgrades.leave_out(session, name, keys, by.reason)
-            text = f"{', '.join(keys)}: {by.reason}"
-            _note(session, row, "leave out", by.author, by.identity, text=text)
+            _note(session, row, "leave out", by, text=f"{', '.join(keys)}: {by.reason}")
             return self._view(session, upgrades.find_upgrade(session, name))
 
     @contextmanager
@@ -245,9 +244,8 @@ class Upgrades:
         by: Authorship,
         why: str,
     ) -> UpgradeView:
-        """Store another state of an upgrade, and who wanted it."""
         upgrades.save_state(session, row, replace(row, state=state, why=why), clock.now())
-        _note(session, row, action, by.author, by.identity, text=by.reason)
+        _note(session, row, action, by, text=by.reason)
         return self._view(session, upgrades.find_upgrade(session, row.name))
 
     def _look(
@@ -281,10 +279,10 @@ class Upgrades:
         upgrades.save_state(session, row, after, now)
         if wave.started is None:
             text = "" if asker == by.name else f"for {asker}"
-            _note(session, row, "start", by.name, by.identity, wave=number, text=text)
+            _note(session, row, "start", by, wave=number, text=text)
         elif wave.holder != asker:
             text = f"{asker} continues for {wave.holder}"
-            _note(session, row, "take over", by.name, by.identity, wave=number, text=text)
+            _note(session, row, "take over", by, wave=number, text=text)
         if row.began is None:
             record = session.get_one(UpgradeRecord, row.name)
             record.before = count_stacks(session, row.target, now - BEFORE)
@@ -292,7 +290,6 @@ class Upgrades:
         return after
 
     def _mark_good(self, session: Session, row: UpgradeRow, now: datetime, *, done: bool) -> None:
-        """Store the state of the target that a rollback returns to."""
         snapshot = self._snapshots.current()
         target = snapshot.targets.get(row.target)
         if target is None:
@@ -319,17 +316,15 @@ def _note(
     session: Session,
     row: UpgradeRow,
     action: EventAction,
-    actor: str,
-    identity: str,
+    by: Principal | Authorship,
     *,
     wave: int | None = None,
     text: str = "",
 ) -> None:
-    """Store what a person did with an upgrade, and audit it."""
     require_storable(text, "reason", _MAX_TEXT, f"{_MAX_TEXT} bytes")
-    upgrades.add_event(
-        session, row, action, at=clock.now(), actor=actor, identity=identity, wave=wave, text=text
-    )
+    actor = by.name if isinstance(by, Principal) else by.author
+    about: dict[str, Any] = {"actor": actor, "identity": by.identity, "wave": wave, "text": text}
+    upgrades.add_event(session, row, action, at=clock.now(), **about)
 
 
 def _pick_keys(upgrade: Upgrade, nodes: Collection[str]) -> list[str]:

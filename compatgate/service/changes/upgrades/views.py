@@ -68,8 +68,8 @@ def _describe_wave(view: UpgradeView, wave: Wave) -> dict[str, Any]:
     answer = decide(view.row, view.known, wave.number)
     domains = Counter(view.row.domain_of[key] for key in wave.nodes)
     return {
-        "number": wave.number,
-        "pools": wave.pools,
+        **{name: getattr(wave, name) for name in ("number", "pools", "holder")},
+        **{name: getattr(answer, name) for name in ("answer", "reasons")},
         "domains": [{"name": name, "nodes": count} for name, count in domains.items()],
         "nodes": len(wave.nodes),
         "upgraded": _count_upgraded(view, wave.expected),
@@ -77,9 +77,6 @@ def _describe_wave(view: UpgradeView, wave: Wave) -> dict[str, Any]:
         "started_at": wave.started,
         "finished_at": wave.finished,
         "soaks_until": _soak_end(view, wave),
-        "holder": wave.holder,
-        "answer": answer.answer,
-        "reasons": answer.reasons,
     }
 
 
@@ -122,14 +119,7 @@ class DomainView(Struct, frozen=True):
 
 
 class WaveView(Struct, frozen=True):
-    """A wave as the page shows it.
-
-    Attributes:
-        more: number of domains that are not shown.
-        owed: what must be done before it starts, in a few words each.
-        act: of a button: ``start``, ``go on``, or nothing.
-        lacking: its nodes without the driver, cluster and name, once it has started.
-    """
+    """A wave as the page shows it; ``act`` of its button: ``start``, ``go on``, or nothing."""
 
     wave: Wave
     state: str
@@ -194,7 +184,6 @@ def _arrange_wave(view: UpgradeView, asker: str, wave: Wave) -> WaveView:
 
 
 def _name_state(view: UpgradeView, wave: Wave, answer: Decision) -> tuple[str, str]:
-    """Return the state of a wave in words, and its badge."""
     row, now = view.row, view.known.now
     if not wave.expected:
         return "excluded", "cancelled"
@@ -227,7 +216,6 @@ def _count_domains(view: UpgradeView, wave: Wave) -> tuple[DomainView, ...]:
 
 
 def _list_owed(view: UpgradeView, wave: Wave) -> Iterator[str]:
-    """Yield what a wave that has not started owes."""
     if wave.started or not wave.expected or not view.row.is_open:
         return
     if view.known.approvals:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from compatgate.core.rule import Finding, Verdict
+from compatgate.core.rule import Verdict
 from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.service.cluster.admission import review as messages
@@ -41,32 +41,6 @@ class AskedResult(Struct, frozen=True):
     error: CompatgateError | None = None
 
 
-class _Weighed(Struct, frozen=True):
-    """The combined result of an object."""
-
-    results: tuple[QuestionResult, ...]
-
-    @property
-    def denials(self) -> list[str]:
-        """Return one line for each denial."""
-        return [said for one in self.results if one.outcome == "denied" for said in one.messages]
-
-    @property
-    def warnings(self) -> list[str]:
-        """Return one line for each warning."""
-        return [said for one in self.results if one.outcome != "denied" for said in one.messages]
-
-    def outcome(self) -> ReviewOutcome:
-        """Return how the review ended; names the targets that would deny in mode ``enforce``."""
-        would = [one for one in self.results if one.outcome == "would_deny"]
-        said = [text for one in would for text in one.messages[:1]]
-        targets = tuple(one.question.target or "" for one in would)
-        ended = weightiest(one.outcome for one in self.results)
-        denials = self.denials or said
-        more = f" (and {len(denials) - 1} more)" if len(denials) > 1 else ""
-        return ReviewOutcome(ended, targets, f"{denials[0]}{more}" if denials else "")
-
-
 class AnswerMaker:
     """Makes the answers to the API server."""
 
@@ -85,34 +59,35 @@ class AnswerMaker:
             about = messages.describe_containers(result.question)
             said = f"compatgate: {about}: {result.error.detail}"
             return refuse_as_written(said, remarks)
-        weighed = _Weighed(
-            tuple(self._weigh(result, opened.review, opened.asked) for result in results)
-        )
-        outcome = weighed.outcome()
+        weighed = tuple(self._weigh(result, opened.review, opened.asked) for result in results)
+        denials = [said for one in weighed if one.outcome == "denied" for said in one.messages]
+        warnings = [said for one in weighed if one.outcome != "denied" for said in one.messages]
+        if (degraded := self._gate.degraded()) is not None:
+            warnings.append(f"compatgate (degraded): {degraded.sentence}")
+        outcome = _conclude_outcome(weighed, denials)
         return ReviewAnswer(
-            not weighed.denials,
-            outcome.reason if weighed.denials else "",
-            403 if weighed.denials else 200,
-            (*remarks, *weighed.warnings, *self._state_warnings()),
+            not denials,
+            outcome.reason if denials else "",
+            403 if denials else 200,
+            (*remarks, *warnings),
             _audit_annotations(results),
             outcome,
-            weighed.results,
+            weighed,
             remarks,
         )
 
-    def _state_warnings(self) -> tuple[str, ...]:
-        """Return the warning that the gate decides without its database, if it does."""
-        degraded = self._gate.degraded()
-        return () if degraded is None else (f"compatgate (degraded): {degraded.sentence}",)
-
-    def _weigh(self, result: AskedResult, review: Review, asked: ReviewContext) -> QuestionResult:
-        """Return what the answer says about a question."""
-        question, verdict = result.question, result.verdict
+    def _weigh(
+        self, asked_one: AskedResult, review: Review, asked: ReviewContext
+    ) -> QuestionResult:
+        question, verdict = asked_one.question, asked_one.verdict
         if verdict is not None and verdict.allowed:
             return self._admit(question, verdict, review, asked)
         finding = question.finding
         if finding is not None and finding.outcome != "fail":
-            return _admit_placement(question, finding, is_pod=review.kind == "Pod")
+            result = result_of_placement(finding, is_pod=review.kind == "Pod")
+            would_deny = result == "would_deny"
+            text = messages.placement_warning(question, finding, would_deny=would_deny)
+            return QuestionResult(question, None, result, (text,))
         if verdict is None and finding is None:
             asked.unmatched()
             if self._options.unmatched == "allow":
@@ -166,11 +141,14 @@ def refuse_as_written(said: str, remarks: tuple[str, ...] = ()) -> ReviewAnswer:
     return ReviewAnswer(False, said, 422, remarks, outcome=ReviewOutcome("denied", reason=said))
 
 
-def _admit_placement(question: Question, finding: Finding, *, is_pod: bool) -> QuestionResult:
-    """Warn about the placement of an admitted container."""
-    result = result_of_placement(finding, is_pod=is_pod)
-    said = messages.placement_warning(question, finding, would_deny=result == "would_deny")
-    return QuestionResult(question, None, result, (said,))
+def _conclude_outcome(results: tuple[QuestionResult, ...], denials: list[str]) -> ReviewOutcome:
+    """Return how a review ended; name the targets that would deny in mode ``enforce``."""
+    would = [one for one in results if one.outcome == "would_deny"]
+    targets = tuple(one.question.target or "" for one in would)
+    said = denials or [text for one in would for text in one.messages[:1]]
+    more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+    ended = weightiest(one.outcome for one in results)
+    return ReviewOutcome(ended, targets, f"{said[0]}{more}" if said else "")
 
 
 def _audit_annotations(results: list[AskedResult]) -> dict[str, str]:

@@ -93,11 +93,9 @@ class SharedGpus(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class StatedClaim(Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
-    """Claims whose devices an operator states, for a gate that does not read them in the cluster.
+    """Claims whose devices an operator states, where the gate does not read them in the cluster.
 
-    Attributes:
-        name: glob on the claim or template that a pod names.
-        namespaces: globs; only where nobody else may create such claims.
+    Name and namespaces are globs; only for namespaces where nobody else may create such claims.
     """
 
     name: Annotated[str, Meta(min_length=1, max_length=253)]

@@ -10,22 +10,23 @@ the nodes decide, and no namespace keeps a pod from them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from functools import lru_cache
+from functools import lru_cache, reduce
 from itertools import groupby
+from operator import or_
 from typing import Any
 
 from msgspec import Struct
 
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.gpus import covers_gpu, find_gpu, split_profile
-from compatgate.core.request import Pool, Target
+from compatgate.core.request import Target
 from compatgate.core.versions import Version, parse_version
 from compatgate.documents.specs import TargetSpec
 from compatgate.documents.weakening import is_stricter
 from compatgate.errors import BadInput
 from compatgate.kit.kubernetes import read_labels, read_text
 from compatgate.service.cluster.admission.matching import is_in_namespace
-from compatgate.service.cluster.admission.node_index import NodeIndex, Nodes
+from compatgate.service.cluster.admission.node_index import Fact, NodeIndex, Nodes
 from compatgate.service.cluster.admission.scheduling import HOSTNAME, landing_nodes
 
 WHOLE, SLICE = "nvidia.com/gpu", "nvidia.com/mig-"
@@ -38,12 +39,10 @@ _MATCHES_KEPT = 64
 
 
 class KnownPool(Struct, frozen=True):
-    """A pool with known nodes.
+    """A pool with known nodes, cut into slices of a profile (None: whole GPUs).
 
-    Attributes:
-        cut: profile of its slices; None: whole GPUs.
-        is_reached: the pod may land on some of them.
-        gives_whole: ``nvidia.com/gpu`` stands for its product on some of those.
+    The pod may reach some of them; ``gives_whole``: ``nvidia.com/gpu`` is its product on some of
+    those.
     """
 
     name: str
@@ -59,12 +58,7 @@ class KnownPool(Struct, frozen=True):
 
 
 class TargetNodes(Struct, frozen=True):
-    """The known nodes of a target that a pod may land on.
-
-    Attributes:
-        pools: those with known nodes; empty: the pools of its known nodes are not told.
-        reached: the pod may land on some of them.
-    """
+    """The known nodes of a target; without pools, the pools of its nodes are not told."""
 
     target: str
     pools: tuple[KnownPool, ...]
@@ -119,13 +113,7 @@ def mig_profile(text: str) -> str | None:
 
 
 class _OwnNodes(Struct, frozen=True):
-    """The nodes of a target.
-
-    Attributes:
-        labelled: nodes with its labels; others may have displaced it.
-        own: those that are its, by labels or assigned.
-        nodes: on which it counts: its own, and those whose report names it.
-    """
+    """The nodes with a target's labels, its own, and those on which it counts as a report says."""
 
     target: str
     labelled: Nodes
@@ -171,7 +159,12 @@ class KnownNodes:
         nodes = landing_nodes(self._index, spec, requested if tolerated is None else tolerated)
         for resource in requested:
             nodes &= self._offering(resource)
-        here, others = self._owners(self._targets_for(namespace))
+        near = (
+            name
+            for name, one in self._specs.items()
+            if not one.match.namespaces or is_in_namespace(one.match, namespace)
+        )
+        here, others = self._owners(frozenset(near))
         by_name = read_text(spec.get("nodeName")) or HOSTNAME in read_labels(
             spec.get("nodeSelector")
         )
@@ -194,26 +187,18 @@ class KnownNodes:
         self._version = self._index.version
         self._owners = lru_cache(maxsize=_MATCHES_KEPT)(self._find_owners)
         self._pools = lru_cache(maxsize=None)(self._find_pools)
-        self._only_slices = self._find_only_slices()
-
-    def _targets_for(self, namespace: str) -> frozenset[str]:
-        return frozenset(
-            name
-            for name, one in self._specs.items()
-            if not one.match.namespaces or is_in_namespace(one.match, namespace)
-        )
+        # Where all GPUs are cut, ``nvidia.com/gpu`` is a slice.
+        whole = (sku for sku in self._index.fact_values("gpu") if mig_profile(sku) is None)
+        self._only_slices = self._index.with_any("gpu") & ~self._with_facts("gpu", whole)
 
     def _of(self, name: str, own: Nodes, nodes: Nodes) -> TargetNodes:
-        known = (
-            self._pool(pool, cut, nodes & own & having)
-            for pool, cut, having in self._pools(name)
-            if own & having
-        )
+        known = []
+        for pool, cut, having in self._pools(name):
+            if own & having:
+                reached = nodes & own & having
+                whole = reached if cut is None else reached & self._only_slices
+                known.append(KnownPool(pool, cut, bool(reached), bool(whole)))
         return TargetNodes(name, tuple(known), bool(own & nodes))
-
-    def _pool(self, name: str, cut: str | None, nodes: Nodes) -> KnownPool:
-        whole = nodes if cut is None else nodes & self._only_slices
-        return KnownPool(name, cut, bool(nodes), bool(whole))
 
     def _offering(self, resource: str) -> Nodes:
         """Return the nodes that hand out a resource, or may.
@@ -278,48 +263,32 @@ class KnownNodes:
         target = self._targets.get(name)
         if target is None:
             return ()
-        drivers = {
-            text: version
-            for text in self._index.fact_values("driver")
-            if (version := _driver_version(text))
-        }
-        having = {pool.name: self._with_gpu(pool) for pool in target.pools}
-        exact = {
-            pool.name: having[pool.name] & self._with_driver(pool, drivers) for pool in target.pools
-        }
+        skus = [(sku, find_gpu(sku, self._gpus)) for sku in self._index.fact_values("gpu")]
+        drivers = [(text, driver_version(text)) for text in self._index.fact_values("driver")]
+        having: dict[str, Nodes] = {}
+        exact: dict[str, Nodes] = {}
+        for pool in target.pools:
+            same = [
+                sku
+                for sku, seen in skus
+                if pool.gpu and seen and covers_gpu(pool.gpu, seen, self._gpus)
+            ]
+            declared = [text for text, version in drivers if version and version == pool.driver]
+            having[pool.name] = self._with_facts("gpu", same)
+            exact[pool.name] = having[pool.name] & self._with_facts("driver", declared)
         found = []
         for pool in target.pools:
-            declared = 0
+            settled = 0
             for other in target.pools:
                 if other.gpu == pool.gpu:
-                    declared |= exact[other.name]
-            nodes = exact[pool.name] | having[pool.name] & ~declared
+                    settled |= exact[other.name]
+            nodes = exact[pool.name] | having[pool.name] & ~settled
             cut = mig_profile(pool.gpu.sku) if pool.gpu else None
             found.append((pool.name, cut, nodes))
         return tuple(found)
 
-    def _with_gpu(self, pool: Pool) -> Nodes:
-        nodes = 0
-        for sku in self._index.fact_values("gpu"):
-            seen = find_gpu(sku, self._gpus)
-            if pool.gpu and seen and covers_gpu(pool.gpu, seen, self._gpus):
-                nodes |= self._index.with_fact("gpu", sku)
-        return nodes
-
-    def _with_driver(self, pool: Pool, drivers: Mapping[str, Version]) -> Nodes:
-        nodes = 0
-        for text, version in drivers.items():
-            if version == pool.driver:
-                nodes |= self._index.with_fact("driver", text)
-        return nodes
-
-    def _find_only_slices(self) -> Nodes:
-        """Return the nodes whose GPUs are all cut: ``nvidia.com/gpu`` is a slice there."""
-        nodes = self._index.with_any("gpu")
-        for sku in self._index.fact_values("gpu"):
-            if mig_profile(sku) is None:
-                nodes &= ~self._index.with_fact("gpu", sku)
-        return nodes
+    def _with_facts(self, fact: Fact, values: Iterable[str]) -> Nodes:
+        return reduce(or_, (self._index.with_fact(fact, value) for value in values), 0)
 
 
 def _displaces(target: TargetSpec, other: TargetSpec) -> bool:
@@ -332,8 +301,9 @@ def _displaces(target: TargetSpec, other: TargetSpec) -> bool:
     return shared or not is_stricter(other.policy, target.policy)
 
 
-def _driver_version(text: str) -> Version | None:
+def driver_version(driver: str | None) -> Version | None:
+    """Return a driver's version; None: unknown or malformed."""
     try:
-        return parse_version("driver", text)
+        return parse_version("driver", driver) if driver else None
     except BadInput:
         return None

@@ -85,12 +85,14 @@ def _policy_rule(resource: str, operation: str) -> Object:
 
 
 def _validations(kinds: Kinds) -> list[Object]:
+    value = f"object.metadata.annotations['{GPU_ANNOTATION}']"
+    declines = f"{_has(GPU_ANNOTATION)} && {value}.matches({json.dumps(_FALSE)})"
     return [
         _well_formed(GPU_ANNOTATION, _WORD, "say true, or leave it out"),
         _well_formed(TARGET, _NAME_OR_NOTHING, "name a target of the gate"),
         _well_formed(STACK_ANNOTATION, _STACK, "write name=version, like cuda=12.4,cudnn=9.1.0"),
         {
-            "expression": f"!({_declines()}) || !({_asks(kinds)})",
+            "expression": f"!({declines}) || !({_asks(kinds)})",
             "message": f'compatgate: {GPU_ANNOTATION} is "false", but a container requests GPUs; '
             "fix: remove the annotation, or the request",
             "reason": "Forbidden",
@@ -107,7 +109,7 @@ def _validations(kinds: Kinds) -> list[Object]:
 def _well_formed(annotation: str, pattern: str, fix: str) -> Object:
     value = f"object.metadata.annotations['{annotation}']"
     return {
-        "expression": f"!({_has(annotation)}) || {value}.matches({_text(pattern)})",
+        "expression": f"!({_has(annotation)}) || {value}.matches({json.dumps(pattern)})",
         "message": f"compatgate: the annotation {annotation} is malformed; fix: {fix}",
         "reason": "Invalid",
     }
@@ -117,9 +119,10 @@ def _has(annotation: str) -> str:
     return f"has(object.metadata.annotations) && '{annotation}' in object.metadata.annotations"
 
 
-def _declines() -> str:
-    value = f"object.metadata.annotations['{GPU_ANNOTATION}']"
-    return f"{_has(GPU_ANNOTATION)} && {value}.matches({_text(_FALSE)})"
+def _any_container(condition: str) -> str:
+    return " || ".join(
+        f"(has(object.spec.{name}) && object.spec.{name}.exists(c, {condition}))" for name in _LISTS
+    )
 
 
 def _asks(kinds: Kinds) -> str:
@@ -137,20 +140,12 @@ def _asks(kinds: Kinds) -> str:
         f"!m.mountPath.startsWith('{FOLDER}/imex/') && has(object.spec.volumes) && "
         f"object.spec.volumes.exists(v, {null})))"
     )
-    one = f"(has(c.resources) && ({stated})) || {variable} || {mount}"
-    return " || ".join(
-        f"(has(object.spec.{name}) && object.spec.{name}.exists(c, {one}))" for name in _LISTS
-    )
+    return _any_container(f"(has(c.resources) && ({stated})) || {variable} || {mount}")
 
 
 def _mounts_device_file() -> str:
-    device = f"has(v.hostPath) && v.hostPath.path.matches({_text(_DEVICE_FILE)})"
+    device = f"has(v.hostPath) && v.hostPath.path.matches({json.dumps(_DEVICE_FILE)})"
     return f"(has(object.spec.volumes) && object.spec.volumes.exists(v, {device}))"
-
-
-def _text(value: str) -> str:
-    """Return a CEL literal."""
-    return json.dumps(value)
 
 
 def asked_objects(kinds: Kinds) -> Object:
@@ -181,11 +176,7 @@ def uses_gpus(kinds: Kinds) -> str:
     )
     variable = "(has(c.env) && c.env.exists(e, e.name == 'NVIDIA_VISIBLE_DEVICES'))"
     mount = f"(has(c.volumeMounts) && c.volumeMounts.exists(m, m.mountPath.contains('{_DEVICES}')))"
-    one = f"(has(c.resources) && ({stated})) || {variable} || {mount}"
-    lists = " || ".join(
-        f"(has(object.spec.{name}) && object.spec.{name}.exists(c, {one}))"
-        for name in ("containers", "initContainers", "ephemeralContainers")
-    )
+    lists = _any_container(f"(has(c.resources) && ({stated})) || {variable} || {mount}")
     names_of_annotations = (GPU_ANNOTATION, *(one.name for one in kinds.file.shared.annotations))
     either = " || ".join(
         f"{json.dumps(name)} in object.metadata.annotations" for name in names_of_annotations

@@ -32,12 +32,10 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 class MatchedTarget(Struct, frozen=True):
-    """The targets that a pod may run on.
+    """The targets that a pod may run on; ``possible``: nothing says that it does, nor the contrary.
 
-    Attributes:
-        how: ``possible``: nothing in the pod says that it runs on one, nor that it does not.
-        open: where there are no targets, those that are for no namespace and that nothing in the
-            pod excludes: only an annotation leads there.
+    ``open``: where there are none, those for no namespace that nothing in the pod excludes: only an
+    annotation leads there.
     """
 
     targets: tuple[str, ...]
@@ -69,23 +67,19 @@ def match_targets(
             if found.get(name) != "match":
                 found[name] = how
     if len(ways) > _MAX_TERMS:  # more than can be told apart: whatever it may come to run on
-        possible = {name for name, one in here.items() if _reaches(terms, one.match)}
-        found |= dict.fromkeys(possible - found.keys(), "possible")
+        for name, match in ((name, one.match) for name, one in here.items()):
+            standings = {term.standing(match.node_labels) for term in terms}
+            if "named" in standings or ("open" in standings and match.namespaces):
+                found.setdefault(name, "possible")
     if not found:
-        return MatchedTarget((), open=_open_targets(terms, targets))
-    return MatchedTarget(tuple(sorted(found)), "match" if "match" in found.values() else "possible")
-
-
-def _open_targets(terms: Sequence[Term], targets: Mapping[str, TargetSpec]) -> tuple[str, ...]:
-    """Return the targets that state no namespace and no label that the pod excludes."""
-    return tuple(
-        sorted(
+        open_ones = [
             name
             for name, one in targets.items()
             if not one.match.namespaces
             and any(way.standing(one.match.node_labels) != "excluded" for way in terms)
-        )
-    )
+        ]
+        return MatchedTarget((), open=tuple(sorted(open_ones)))
+    return MatchedTarget(tuple(sorted(found)), "match" if "match" in found.values() else "possible")
 
 
 def is_in_namespace(match: MatchSpec, namespace: str) -> bool:
@@ -101,7 +95,6 @@ _POSSIBLE = (-1, False)
 def _targets_of_term(
     way: Term, targets: Mapping[str, TargetSpec]
 ) -> Iterator[tuple[str, MatchKind]]:
-    """Yield the targets of one placement term, and how they match."""
     ranks: dict[str, tuple[int, bool]] = {}
     for name, one in targets.items():
         match = one.match
@@ -117,11 +110,6 @@ def _targets_of_term(
             rank >= more or is_stricter(targets[name].policy, policy) for more, policy in full
         ):
             yield name, "possible" if rank == _POSSIBLE else "match"
-
-
-def _reaches(terms: Iterable[Term], match: MatchSpec) -> bool:
-    standings = {term.standing(match.node_labels) for term in terms}
-    return "named" in standings or ("open" in standings and bool(match.namespaces))
 
 
 class Term(Struct, frozen=True):
@@ -239,10 +227,17 @@ def _look_at(part: _Part, kinds: Kinds, found: list[Pod]) -> list[_Part]:
     stated = read_labels(read_mapping(value.get("metadata")).get("annotations"))
     annotations = {**part.annotations, **stated, **read_labels(value.get("annotations"))}
     skipped = _SKIPPED
-    if _is_pod_spec(value):
+    if any(
+        isinstance(item, dict) and ("image" in item or "resources" in item)
+        for item in read_list(value.get("containers"))
+    ):
         found.append(Pod(where, annotations, value))
         skipped = (*_SKIPPED, "initContainers", "containers", "ephemeralContainers")
-    elif any(_states_resources(value.get(field)) for field in kinds.resource_fields):
+    elif any(
+        isinstance(read_mapping(value.get(field)).get(part), dict)
+        for field in kinds.resource_fields
+        for part in ("limits", "requests")
+    ):
         beside = [v for v in value.values() if isinstance(v, dict)]
         spec = {**part.outer, **inherited(beside), **value}
         found.append(Pod(where, annotations, spec, itself=True))
@@ -260,16 +255,3 @@ def _known_kind(value: Mapping[str, Any], kinds: Kinds) -> PodKind | None:
         return None
     known = kinds.of(version.rpartition("/")[0], name)
     return known if known and not known.search else None
-
-
-def _is_pod_spec(value: Mapping[str, Any]) -> bool:
-    return any(
-        isinstance(item, dict) and ("image" in item or "resources" in item)
-        for item in read_list(value.get("containers"))
-    )
-
-
-def _states_resources(value: Any) -> bool:
-    return isinstance(value, dict) and any(
-        isinstance(value.get(part), dict) for part in ("limits", "requests")
-    )

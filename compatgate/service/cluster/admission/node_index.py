@@ -92,8 +92,6 @@ def _to_nodes(numbers: array[int]) -> Nodes:
 
 
 class _Values:
-    """The nodes by the values of one label or fact."""
-
     __slots__ = ("any", "by_value")
 
     def __init__(self) -> None:

@@ -47,10 +47,8 @@ _MAX_ALTERNATIVES = 64
 class NodeSelection(Struct, frozen=True):
     """The GPUs of nodes, as far as labels tell.
 
-    Attributes:
-        products: profiles of the products that they may be labelled with, None for a whole one;
-            None: any.
-        single: slices may be handed out as ``nvidia.com/gpu`` there.
+    ``products``: profiles that they may be labelled with, None for a whole product; None: any.
+    ``single``: slices may be handed out as ``nvidia.com/gpu`` there.
     """
 
     products: frozenset[str | None] | None
@@ -58,23 +56,14 @@ class NodeSelection(Struct, frozen=True):
 
     def give(self, cut: str | None, resource: str | None, *, only_slices: bool) -> bool:
         """Tell whether a request may be met there with a whole GPU or slice."""
-        if not self._may_have(cut):
+        products = self.products
+        # A whole product may be cut into slices.
+        if products is not None and cut not in products and (cut is None or None not in products):
             return False
         if resource == WHOLE:
-            return only_slices or self._hand_out_whole(cut)
+            stands_for = cut is None or self.single if products is None else cut in products
+            return only_slices or stands_for
         return resource is None or may_be(resource, cut)
-
-    def _may_have(self, cut: str | None) -> bool:
-        """Return whether the nodes may have the product; a whole product may be cut into slices."""
-        if self.products is None or cut in self.products:
-            return True
-        return cut is not None and None in self.products
-
-    def _hand_out_whole(self, cut: str | None) -> bool:
-        """Return whether ``nvidia.com/gpu`` stands for this product on the nodes."""
-        if self.products is not None:
-            return cut in self.products
-        return cut is None or self.single
 
     def of(self, target: TargetSpec) -> NodeSelection:
         """Return the selection of a target; its nodes have the labels that it states."""
@@ -144,11 +133,8 @@ class PlacementMatrix(Struct, frozen=True):
 class Placement(Struct, frozen=True):
     """A target that a container is judged on, or a finding against running there.
 
-    Attributes:
-        target: None: it is bound for none.
-        pools: of the target, that its request leads to; empty: all.
-        possible: nothing says that it runs there, nor that it does not.
-        finding: ``fail`` denies, ``warn`` is said; None: the gate is asked.
+    Without a finding the gate is asked. ``pools``: of the target, that the request leads to; empty:
+    all.
     """
 
     target: str | None
@@ -161,10 +147,8 @@ class Placement(Struct, frozen=True):
 class ContainerWorkload(Struct, frozen=True):
     """The properties of a container that decide where it is judged.
 
-    Attributes:
-        slices: products of slices that its pod selects nodes by, to be shown.
-        resources: that it requests; empty: what it gets is not told by a resource.
-        is_pod: the object is the pod; a template may get more tolerations before it is one.
+    ``resources`` is empty where no resource tells what it gets. A template (not ``is_pod``) may get
+    more tolerations before it is a pod.
     """
 
     named: str
@@ -229,12 +213,7 @@ def _usable(
 
 
 class _PoolChoice(Struct, frozen=True):
-    """The pools of a target that a container may get its GPUs of.
-
-    Attributes:
-        lacking: what it requests and no pool gives; empty: nothing.
-        is_kept_out: pools have it, and no known node of these lets the pod in.
-    """
+    """The pools for a container, or what it lacks; kept out: no known node of a pool lets it in."""
 
     pools: frozenset[str]
     lacking: str = ""
@@ -275,11 +254,11 @@ def _place_on(
     rule = no_node_for_pod if choice.is_kept_out else no_pool_for_request
     waiver = _waiver(rule, name, asks, known)
     if waiver:
-        yield Placement(name, finding=_waived_finding(rule, waiver), by=by)
-    elif choice.is_kept_out:
-        yield Placement(name, finding=_no_node(name, choice.lacking, asks, spec), by=by)
+        finding = _waived_finding(rule, waiver)
     else:
-        yield Placement(name, finding=_no_pool(name, choice.lacking, asks, spec), by=by)
+        lack = _no_node if choice.is_kept_out else _no_pool
+        finding = lack(name, choice.lacking, asks, spec)
+    yield Placement(name, finding=finding, by=by)
     # whatever it could get there: what is let in is judged all the same
     yield Placement(name, by=by)
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from compatgate.errors import BadInput
 from compatgate.kit.kubernetes import find_at, read_labels, read_list, read_mapping, read_text
@@ -78,14 +78,10 @@ NO_DEVICES = ("", "void", "none")
 
 
 class VariableChanges(Struct, frozen=True):
-    """The effect of the variables on a question.
+    """The effect of the variables on a question, with what they leave open or unread, in words.
 
-    Attributes:
-        open: unknowns that they cause, in sentences.
-        unread: parts that were not read, in sentences.
-        asks: they ask the container runtime for GPUs.
-        declines: they ask it for none, whatever the image asks for.
-        leads: they may lead an interpreter to other packages.
+    They may ask the container runtime for GPUs, decline any, or lead an interpreter to other
+    packages.
     """
 
     set: dict[str, Any] = {}
@@ -124,27 +120,17 @@ def read_variables(container: Mapping[str, Any]) -> VariableChanges:
             changed["disable-require"] = read_text(item.get("value")) in _TRUE
         else:
             required[name] = read_text(item.get("value"))
-    changed |= _requirements(required, left)
+    if _MAIN in required:  # they replace the image's, whose main one may stay otherwise
+        changed["require"] = [value for value in required.values() if value] or None
+    else:
+        left += [f"{name} is set in the pod, and was not checked" for name in required]
     if read_list(container.get("envFrom")):
         unread.append("variables of config maps and secrets (envFrom) were not read")
-    asks = _names_devices(env.get(VISIBLE_DEVICES))
+    devices = env.get(VISIBLE_DEVICES, {"value": ""})
+    asks = "valueFrom" in devices or read_text(devices.get("value")) not in NO_DEVICES
     declines = VISIBLE_DEVICES in env and not asks
     leads = any(name == "PATH" or name.startswith("PYTHON") for name in env)
     return VariableChanges(changed, tuple(left), tuple(unread), asks, declines, leads)
-
-
-def _requirements(required: Mapping[str, str], left: list[str]) -> dict[str, Any]:
-    """Return the requirements that replace the image's; the image's main one may stay."""
-    if _MAIN not in required:
-        left += [f"{name} is set in the pod, and was not checked" for name in required]
-        return {}
-    return {"require": [value for value in required.values() if value] or None}
-
-
-def _names_devices(item: Mapping[str, Any] | None) -> bool:
-    if item is None:
-        return False
-    return "valueFrom" in item or read_text(item.get("value")) not in NO_DEVICES
 
 
 GPU_ANNOTATION = "compatgate.dev/gpu"
@@ -169,47 +155,41 @@ class Pod(Struct, frozen=True):
     itself: bool = False
 
 
-class Container(Struct, frozen=True):
-    """A container that asks for GPUs.
+class GpuRequest(Struct, frozen=True):
+    """A container's request for GPUs, and what says that it is one; empty: it requests none.
 
     Attributes:
-        image: empty where none is named.
-        why: what says that it uses GPUs.
+        sure: that these are GPUs; False: a claim or a device class that may be something else, or
+            an image that may ask for none.
         resources: that a node must have for it; empty: it asks in a way that does not say, perhaps
             beside one that does.
         requested: resources that its limits and requests name, as a node has them; the pod may
             tolerate their taints.
         shared: it gets a part of a GPU that it shares with others.
-        sure: that these are GPUs; False: a claim or a device class that may be something else, or
-            an image that may ask for none.
-        command: what runs in place of the image's own command; empty where it is not known; None:
-            that command.
+    """
+
+    why: str
+    sure: bool = True
+    resources: tuple[str, ...] = ()
+    requested: tuple[str, ...] = ()
+    shared: bool = False
+
+
+class Container(GpuRequest, frozen=True, kw_only=True):
+    """A container that asks for GPUs.
+
+    ``command``: what runs in place of the image's own; empty where it is not known; None: that one.
     """
 
     name: str
     path: str
     image: str
-    why: str
     changes: VariableChanges
     command: tuple[str, ...] | None = None
-    sure: bool = True
-    resources: tuple[str, ...] = ()
-    requested: tuple[str, ...] = ()
-    shared: bool = False
     mounts: tuple[str, ...] = ()
 
 
-class _GpuRequest(Struct, frozen=True):
-    """A container's request for GPUs; ``why`` is empty without a request."""
-
-    why: str
-    sure: bool = True
-    resources: tuple[str, ...] = ()
-    requested: tuple[str, ...] = ()
-    shared: bool = False
-
-
-_NOTHING = _GpuRequest("")
+_NOTHING = GpuRequest("")
 
 
 class _Claims(Struct, frozen=True):
@@ -281,7 +261,7 @@ def gpu_containers(pod: Pod, kinds: Kinds, known: KnownClaims = NO_CLAIMS) -> It
         if not asks.why:
             asks = parts.get(path, asks)
         if not asks.why and said == _YES:
-            asks = _GpuRequest(f"the annotation {GPU_ANNOTATION}")
+            asks = GpuRequest(f"the annotation {GPU_ANNOTATION}")
         if asks.why:
             found = True
             yield _container(path, raw, asks, changes)
@@ -289,10 +269,9 @@ def gpu_containers(pod: Pod, kinds: Kinds, known: KnownClaims = NO_CLAIMS) -> It
             silent.append((path, raw, changes))
     by_class = runtime_class(pod.spec, kinds)
     if by_class and not found:
+        asks = GpuRequest(f"the runtime class {by_class}", False)
         for path, raw, changes in silent:
-            yield _container(
-                path, raw, _GpuRequest(f"the runtime class {by_class}", False), changes
-            )
+            yield _container(path, raw, asks, changes)
 
 
 def declines_gpus(pod: Pod) -> bool:
@@ -301,19 +280,23 @@ def declines_gpus(pod: Pod) -> bool:
 
 
 def _container(
-    path: str, raw: Mapping[str, Any], asks: _GpuRequest, changes: VariableChanges
+    path: str, raw: Mapping[str, Any], asks: GpuRequest, changes: VariableChanges
 ) -> Container:
-    name, image = read_text(raw.get("name")), _image(raw.get("image"))
-    name = name or path.rpartition(".")[2]
-    how = (asks.sure, asks.resources, asks.requested, asks.shared)
-    command, mounts = _read_command(raw, changes), read_mounts(raw)
+    mounts = read_mounts(raw)
     interpreters, programs = programs_on_volumes(raw, mounts)
-    changes = replace(
-        changes,
-        open=(*changes.open, *hidden_packages(mounts), *interpreters),
-        unread=(*changes.unread, *replaced_parts(raw, mounts), *programs),
+    return Container(
+        **asdict(asks),
+        name=read_text(raw.get("name")) or path.rpartition(".")[2],
+        path=path,
+        image=_image(raw.get("image")),
+        command=_read_command(raw, changes),
+        mounts=mounts,
+        changes=replace(
+            changes,
+            open=(*changes.open, *hidden_packages(mounts), *interpreters),
+            unread=(*changes.unread, *replaced_parts(raw, mounts), *programs),
+        ),
     )
-    return Container(name, path, image, asks.why, changes, command, *how, mounts)
 
 
 def _read_command(raw: Mapping[str, Any], changes: VariableChanges) -> tuple[str, ...] | None:
@@ -349,9 +332,9 @@ def _containers(pod: Pod) -> Iterator[tuple[str, Mapping[str, Any]]]:
         yield pod.path, pod.spec
 
 
-def _annotated_parts(pod: Pod, kinds: Kinds) -> dict[str, _GpuRequest]:
+def _annotated_parts(pod: Pod, kinds: Kinds) -> dict[str, GpuRequest]:
     """Return the containers, by path, to which an annotation gives a GPU or a part of one."""
-    found: dict[str, _GpuRequest] = {}
+    found: dict[str, GpuRequest] = {}
     for one in kinds.file.shared.annotations:
         value = pod.annotations.get(one.name)
         resource = f"{CLASS_RESOURCE}{value}" if one.device_class else one.of
@@ -359,7 +342,7 @@ def _annotated_parts(pod: Pod, kinds: Kinds) -> dict[str, _GpuRequest]:
         if not asked:
             continue
         shared = not one.device_class
-        asks = _GpuRequest(f"the annotation {one.name}", resources=(resource,), shared=shared)
+        asks = GpuRequest(f"the annotation {one.name}", resources=(resource,), shared=shared)
         every = list(_containers(pod))
         named = pod.annotations.get(one.container, "") if one.container else ""
         meant = [path for path, raw in every if named and raw.get("name") == named]
@@ -377,7 +360,7 @@ def _gpu_request(
     kinds: Kinds,
     claims: _Claims,
     changes: VariableChanges,
-) -> _GpuRequest:
+) -> GpuRequest:
     """Return how a container asks; a request past the scheduler may get any GPU of the node."""
     resources = _requested(raw, kinds)
     other = _indirect_request(raw, spec, kinds, claims, changes)
@@ -387,7 +370,7 @@ def _gpu_request(
     own = tuple(dict.fromkeys(map(kinds.resource_of_node, resources)))
     needed = () if other.why and not other.resources else (*own, *other.resources)
     sure = any(map(kinds.is_surely_gpu, resources)) or bool(other.why and other.sure)
-    return _GpuRequest(resources[0], sure, needed, own, shared)
+    return GpuRequest(resources[0], sure, needed, own, shared)
 
 
 def _requested(raw: Mapping[str, Any], kinds: Kinds) -> tuple[str, ...]:
@@ -413,11 +396,11 @@ def _indirect_request(
     kinds: Kinds,
     claims: _Claims,
     changes: VariableChanges,
-) -> _GpuRequest:
+) -> GpuRequest:
     if changes.asks:
-        return _GpuRequest(VISIBLE_DEVICES)
+        return GpuRequest(VISIBLE_DEVICES)
     if place := gpu_mount(raw, spec):
-        return _GpuRequest(f"the mount {place}")
+        return GpuRequest(f"the mount {place}")
     if not claims.of_pod and "draResources" not in raw:
         return _NOTHING
     used = [(one, "") for one in stated_claims(raw, claims.known)]
@@ -425,7 +408,7 @@ def _indirect_request(
         if claim := claims.of_pod.get(read_text(item.get("name"))):
             used.append((claim, read_text(item.get("request"))))
     if unknown := next((one for one, _ in used if one.requests is None), None):
-        return _GpuRequest(f"the resource claim {unknown.name}", False)
+        return GpuRequest(f"the resource claim {unknown.name}", False)
     every = (name for claim, request in used for name in claim.classes(request))
     classes = [name for name in every if kinds.may_be_gpu_class(name)]
     if not classes:
@@ -433,7 +416,7 @@ def _indirect_request(
     known = next((name for name in classes if kinds.is_gpu_class(name)), None)
     why = f"a resource claim for {known or classes[0] or 'a device without a class'}"
     resources = tuple(dict.fromkeys(CLASS_RESOURCE + name for name in classes))
-    return _GpuRequest(why, known is not None, resources)
+    return GpuRequest(why, known is not None, resources)
 
 
 def _is_positive(count: Any) -> bool:

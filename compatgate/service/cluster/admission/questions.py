@@ -69,11 +69,8 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 class Question(Struct, frozen=True):
     """A question about a container on a target; equal containers share one question.
 
-    Attributes:
-        target: None: it is bound for none.
-        possible: nothing says that it runs on this target, nor that it does not.
-        waiver: that the object names for its exemption.
-        finding: what is wrong with where it is to run; then the gate is not asked.
+    Without a target it is bound for none. With a finding, which says what is wrong with where it is
+    to run, the gate is not asked. ``waiver``: that the object names for its exemption.
     """
 
     target: str | None
@@ -167,7 +164,12 @@ class _QuestionMaker:
                 asks = replace(workload, resources=container.resources, image=container.image)
                 if asks not in places:
                     places[asks] = list(place_workload(asks, matrix))
-                    self.remarks += _warn_other_targets(asks, matrix)
+                    if others := other_targets(asks, matrix):
+                        shown = ", ".join(others[:_NAMED]) + ", ..." * (len(others) > _NAMED)
+                        self.remarks.append(
+                            f"{TARGET} chooses {asks.named}, and the pod may land on {shown} as"
+                            f" well: select the nodes of {asks.named}"
+                        )
                 for place in places[asks]:
                     self._add(place, container, pod, stated, matrix)
         if declines_gpus(pod):
@@ -183,7 +185,6 @@ class _QuestionMaker:
         stated: Mapping[str, Any],
         matrix: PlacementMatrix,
     ) -> None:
-        """Add the question about a container at one place."""
         if self._kind.scope == "Cluster" and place.target is None and not place.finding:
             self.remarks.append(_NO_NAMESPACE)
             return
@@ -225,7 +226,6 @@ def _workload(
     *,
     is_pod: bool,
 ) -> ContainerWorkload:
-    """Return the properties that all containers of a pod share."""
     terms = list(terms_of(pod.spec))
     bound = match_targets(namespace, terms, known.targets)
     landing = NOWHERE_KNOWN
@@ -245,8 +245,10 @@ def _workload(
 def _question(
     place: Placement, container: Container, pod: Pod, stated: Mapping[str, Any]
 ) -> Question:
-    stack = dict(stated)
-    if left := _open_points(container, stated):
+    stack, left = dict(stated), list(container.changes.open)
+    if not container.image and not stated:
+        left.append("the container names no image, and no stack is stated")
+    if left:
         stack["open"] = left
     if container.changes.unread:
         stack["unread"] = list(container.changes.unread)
@@ -276,13 +278,6 @@ def _question(
     )
 
 
-def _open_points(container: Container, stated: Mapping[str, Any]) -> list[str]:
-    left = list(container.changes.open)
-    if not container.image and not stated:
-        left.append("the container names no image, and no stack is stated")
-    return left
-
-
 def _stated_stack(pod: Pod) -> Mapping[str, Any]:
     value = pod.annotations.get(STACK_ANNOTATION, "").strip()
     if not value:
@@ -310,16 +305,6 @@ def _remarks(container: Container, stated: Mapping[str, Any], *, is_pod: bool) -
         )
 
 
-def _warn_other_targets(asks: ContainerWorkload, known: PlacementMatrix) -> Iterable[str]:
-    """Warn that a pod may land on another target than the one that it chose."""
-    if others := other_targets(asks, known):
-        shown = ", ".join(others[:_NAMED]) + (", ..." if len(others) > _NAMED else "")
-        yield (
-            f"{TARGET} chooses {asks.named}, and the pod may land on {shown} as well: "
-            f"select the nodes of {asks.named}"
-        )
-
-
 class Exemption(Struct, frozen=True):
     """Namespaces that the operator exempts by a waiver."""
 
@@ -328,25 +313,20 @@ class Exemption(Struct, frozen=True):
 
 
 class ExemptionResult(Struct, frozen=True):
-    """The result of an exemption request.
-
-    Attributes:
-        waiver: that exempts; None: none does.
-        why_not: why the named waiver does not exempt; empty if none was named.
-    """
+    """The waiver that exempts, or why the named one does not."""
 
     waiver: Waiver | None = None
     why_not: str = ""
 
 
-def parse_exemptions(values: Sequence[str], field: str) -> tuple[Exemption, ...]:
+def parse_exemptions(values: Sequence[str]) -> tuple[Exemption, ...]:
     """Read ``NAMESPACE=WAIVER``, the namespace a glob."""
     found = []
     for value in values:
         namespaces, _, waiver = (part.strip() for part in value.partition("="))
         if not namespaces or not waiver:
             hint = "NAMESPACE=WAIVER, like batch-*=night-run"
-            raise BadInput(f"{value!r} exempts nothing", field=field, value=value, hint=hint)
+            raise BadInput(f"{value!r} exempts nothing", field="--exempt", value=value, hint=hint)
         found.append(Exemption(namespaces, waiver))
     return tuple(found)
 

@@ -52,12 +52,7 @@ _REASONS = {
 
 
 class Review(Struct, frozen=True):
-    """A request of the API server.
-
-    Attributes:
-        document: the object; None where there is none (a deletion).
-        old: the object before an update.
-    """
+    """A request of the API server; a deletion has no object, an update the one before, too."""
 
     uid: str
     operation: str
@@ -71,12 +66,7 @@ class Review(Struct, frozen=True):
 
 
 class QuestionResult(Struct, frozen=True):
-    """The result of one question.
-
-    Attributes:
-        verdict: None: the gate was not asked, or the containers match no target.
-        messages: the denial, or warnings.
-    """
+    """The result of one question; without a verdict the gate was not asked."""
 
     question: Question
     verdict: Verdict | None
@@ -88,12 +78,8 @@ class QuestionResult(Struct, frozen=True):
 class ReviewAnswer(Struct, frozen=True):
     """The answer to the API server.
 
-    Attributes:
-        code: HTTP status that the client of the API server sees when it is denied.
-        audit: for the cluster's audit log.
-        outcome: for metrics; it is not sent.
-        results: of each question, where all were decided.
-        remarks: the warnings that are about the object and not about a question.
+    ``audit`` is for the cluster's log, ``outcome`` for metrics: it is not sent. Remarks are the
+    warnings about the object and not about a question.
     """
 
     allowed: bool
@@ -126,11 +112,7 @@ class ReviewAnswer(Struct, frozen=True):
 
 
 def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
-    """Read a request.
-
-    Returns:
-        Its uid (empty if it has none, or one that is too long), and the request or the error.
-    """
+    """Return the uid of a request (empty: none, or too long), and the request or its error."""
     try:
         check_collections(raw)
         document = read_mapping(decode_strict(raw))
@@ -153,21 +135,15 @@ def parse_review(raw: bytes) -> tuple[str, Review | BadInput]:
         hint = f"{KIND} of {API_VERSION}: set admissionReviewVersions: [v1]"
         what = to_one_line(f"{kind} of {version}", 200)
         return uid, BadInput(f"{what} is not supported", field="apiVersion", hint=hint)
-    review = _review(uid, request)
-    return uid, _check_fields(review) or review
-
-
-def _check_fields(review: Review) -> BadInput | None:
-    """Return the error for a missing field that every complete request has."""
-    hint = "send it as the API server does"
+    review, hint = _review(uid, request), "send it as the API server does"
     if review.operation not in _OPERATIONS:
-        what = f"is none of {', '.join(_OPERATIONS)}"
-        return BadInput(what, field="request.operation", value=review.operation, hint=hint)
+        what, operation = f"is none of {', '.join(_OPERATIONS)}", review.operation
+        return uid, BadInput(what, field="request.operation", value=operation, hint=hint)
     if not review.kind:
-        return BadInput("the kind is missing", field="request.kind.kind", hint=hint)
+        return uid, BadInput("the kind is missing", field="request.kind.kind", hint=hint)
     if review.operation in _WITH_OBJECT and review.document is None:
-        return BadInput("the object is missing", field="request.object", hint=hint)
-    return None
+        return uid, BadInput("the object is missing", field="request.object", hint=hint)
+    return uid, review
 
 
 def find_uid(raw: bytes) -> str:
@@ -212,7 +188,8 @@ def denial_message(question: Question, verdict: Verdict, link: str, why_not: str
     parts = [f"{describe_containers(question)} {does} on {verdict.target}"]
     if finding:
         parts[0] += f": {_finding_line(finding)}"
-        parts += _fix_of(finding) or _fix_of_open_point(finding)
+        is_open_image = finding.rule == incomplete.id and "image" in finding.message
+        parts += _fix_of(finding) or ([f"fix: {OPEN_IMAGE_NEED}"] if is_open_image else [])
         more = sorted({f.rule for f in verdict.failing} - {finding.rule})
         if more:
             parts.append(f"also {', '.join(more)}")
@@ -221,11 +198,8 @@ def denial_message(question: Question, verdict: Verdict, link: str, why_not: str
             f"no node selector keeps it from {verdict.target}: select nodes, "
             "or annotate compatgate.dev/target"
         )
-    return "; ".join([*parts, *filter(None, (_placed(question), why_not, link))])
-
-
-def _placed(question: Question) -> str:
-    return "" if question.placed_by == "match" else f"placed by {question.placed_by}"
+    placed = "" if question.placed_by == "match" else f"placed by {question.placed_by}"
+    return "; ".join([*parts, *filter(None, (placed, why_not, link))])
 
 
 def placement_denial(question: Question, finding: Finding, why_not: str, link: str = "") -> str:
@@ -235,15 +209,12 @@ def placement_denial(question: Question, finding: Finding, why_not: str, link: s
 
 
 def placement_warning(
-    question: Question,
-    finding: Finding,
-    *,
-    would_deny: bool = False,
-    most: int = _LONGEST_WARNING,
+    question: Question, finding: Finding, *, would_deny: bool = False, most: int = _LONGEST_WARNING
 ) -> str:
     """Return the warning about the placement of an admitted container; as `verdict_warnings`."""
     on = f" on {question.target}" if question.target else ""
-    return _warning(question, _would_be_denied(on) if would_deny else on, finding, "", most)
+    said = f" would be denied{on}" if would_deny else on
+    return _warning(question, said, finding, "", most)
 
 
 def unmatched_message(question: Question, targets: Sequence[str], why_not: str) -> str:
@@ -267,14 +238,10 @@ def verdict_warnings(
 ) -> list[str]:
     """Return the warnings about an admitted container; none if the verdict is a pass."""
     on = f" on {verdict.target}"
-    said = f"{_would_be_denied(on)} (mode {verdict.mode})" if would_deny else on
+    said = f" would be denied{on} (mode {verdict.mode})" if would_deny else on
     first = leading_finding(verdict)
     shown = [*([first] if first else []), *(f for f in verdict.failing if f is not first)]
     return [_warning(question, said, finding, link, most) for finding in shown[:_SAID]]
-
-
-def _would_be_denied(on: str) -> str:
-    return f" would be denied{on}"
 
 
 def _warning(question: Question, said: str, finding: Finding, link: str, most: int) -> str:
@@ -327,13 +294,6 @@ def _join_names(names: Iterable[str]) -> str:
 
 def _finding_line(finding: Finding) -> str:
     return f"{finding.rule} {finding.message}"
-
-
-def _fix_of_open_point(finding: Finding) -> list[str]:
-    """Return the fix of a stack that is not known; empty: it is another finding."""
-    if finding.rule != incomplete.id or "image" not in finding.message:
-        return []
-    return [f"fix: {OPEN_IMAGE_NEED}"]
 
 
 def _fix_of(finding: Finding) -> list[str]:

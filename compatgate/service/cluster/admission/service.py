@@ -53,14 +53,10 @@ _log = logging.getLogger("compatgate.gate")
 
 
 class AdmissionOptions(Struct, frozen=True):
-    """The operator's options.
+    """The operator's options, also for what matches no target or cannot be decided.
 
-    Attributes:
-        unmatched: result for a GPU workload that matches no target.
-        on_failure: result when nothing can be decided (the database does not answer).
-        exemptions: namespaces, each by a waiver.
-        cluster: whose pods are decided; nodes of others do not count. None: every node does.
-        claims: by namespace; those that are not among them count as GPUs.
+    ``exemptions``: namespaces, each by a waiver. ``cluster``: whose pods are decided; nodes of
+    others do not count. ``claims``: by namespace; those that are not among them count as GPUs.
     """
 
     kinds: Kinds
@@ -72,15 +68,12 @@ class AdmissionOptions(Struct, frozen=True):
 
 
 class ReviewContext(Struct, frozen=True):
-    """The caller of a review, and the limits of its answer.
+    """The caller of a review, the limits of its answer, and what to call in its course.
 
-    Attributes:
-        check: called with each question; raises if the caller may not ask about its target.
-        wait_s: seconds until there must be an answer.
-        decided: called with each logged verdict and the seconds that it took.
-        unmatched: called for each question that no target matches.
-        failed: called when nothing can be decided.
-        claims: that come with the object; they count before those of the cluster.
+    ``check``: with each question; raises if the caller may not ask about its target. ``decided``:
+    with each logged verdict and the seconds that it took. ``unmatched`` and ``failed``: for a
+    question without a target, or when nothing can be decided. ``claims`` come with the object, and
+    count first.
     """
 
     by: str
@@ -150,10 +143,7 @@ class Admission:
     """
 
     def __init__(
-        self,
-        gate: Gate | PreviewGate,
-        options: AdmissionOptions,
-        nodes: NodeSource | None = None,
+        self, gate: Gate | PreviewGate, options: AdmissionOptions, nodes: NodeSource | None = None
     ) -> None:
         self._nodes = nodes
         self._gate = gate
@@ -386,9 +376,7 @@ class Admission:
         except CompatgateError as error:
             if not (error.field or "").startswith(("image", "stack")):
                 raise
-            stack = body.get("stack", {})
-            left = [*stack.get("open", ()), f"the image is not known: {error.problem}"]
-            body = {**body, "stack": {**stack, "open": left}}
+            body = open_stack(body, error)
         return self._verdict(question, body, opened, 0)
 
     def _verdict(
@@ -402,6 +390,13 @@ class Admission:
         ).verdict
         opened.asked.decided(found, time.perf_counter() - began)
         return found
+
+
+def open_stack(body: dict[str, Any], error: CompatgateError) -> dict[str, Any]:
+    """Return a question that says why its image could not be read."""
+    stack = body.get("stack", {})
+    left = [*stack.get("open", ()), f"the image is not known: {error.problem}"]
+    return {**body, "stack": {**stack, "open": left}}
 
 
 def _deny(live: Gate, question: Question, finding: Finding, asked: ReviewContext) -> AnswerRecord:

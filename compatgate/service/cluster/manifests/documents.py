@@ -7,6 +7,7 @@ them. Only objects that may carry pods are kept: a Secret is counted and goes no
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -52,13 +53,7 @@ _SHOWN = 63
 
 
 class Manifest(Struct, frozen=True):
-    """An object that may make pods.
-
-    Attributes:
-        raw: the document that holds it, with lines.
-        inside: where in that document it is; empty: it is the document.
-        namespace: that it goes to; empty: it is in none.
-    """
+    """An object that may make pods: the document that holds it, and where it is inside."""
 
     raw: RawDocument
     inside: FieldPath
@@ -127,19 +122,14 @@ class Manifests(Struct, frozen=True):
     def claims_for(self, manifest: Manifest) -> list[Mapping[str, Any]]:
         """Return the claims in the namespace of an object that names one."""
         if not self.claims or not any(
-            _CLAIM_KEYS.intersection(mapping) for mapping in _mappings(manifest.document)
+            _CLAIM_KEYS.intersection(mapping) for _, mapping in mappings(manifest.document)
         ):
             return []
         return [claim.document for claim in self.claims if claim.namespace == manifest.namespace]
 
 
 def read_manifests(paths: Collection[str], namespace: str, kinds: Kinds) -> Manifests:
-    """Read files, folders and standard input.
-
-    Args:
-        paths: ``-`` is standard input; a folder stands for its YAML and JSON files.
-        namespace: of objects that state none.
-    """
+    """Read files, folders and standard input (``-``); the namespace is of objects without one."""
     problems = Problems()
     found: list[Manifest] = []
     claims: list[Manifest] = []
@@ -251,23 +241,24 @@ def may_have_pods(manifest: Manifest, kinds: Kinds) -> bool:
         return False
     if kinds.of(manifest.group, manifest.kind):
         return True
-    return any(_POD_KEYS.intersection(mapping) for mapping in _mappings(manifest.document))
+    return any(_POD_KEYS.intersection(mapping) for _, mapping in mappings(manifest.document))
 
 
 def names_gpus(document: Any, is_gpu: Callable[[str], bool]) -> bool:
     """Tell whether a mapping anywhere in an object has a GPU resource as its key."""
-    return any(is_gpu(key) for mapping in _mappings(document) for key in mapping)
+    return any(is_gpu(key) for _, mapping in mappings(document) for key in mapping)
 
 
-def _mappings(value: Any) -> Iterator[dict[str, Any]]:
-    left = [value]
+def mappings(value: Any) -> Iterator[tuple[FieldPath, dict[str, Any]]]:
+    """Yield every mapping in an object with its place, the outer ones first."""
+    left: deque[tuple[FieldPath, Any]] = deque([((), value)])
     while left:
-        here = left.pop()
+        where, here = left.popleft()
         if isinstance(here, dict):
-            yield here
-            left += here.values()
+            yield where, here
+            left += [((*where, name), item) for name, item in here.items()]
         elif isinstance(here, list):
-            left += here
+            left += [((*where, index), item) for index, item in enumerate(here)]
 
 
 def _explain_templates(source: Source, problems: Problems) -> None:
@@ -292,31 +283,22 @@ def _refuse_templates(manifest: Manifest, problems: Problems) -> None:
         (("kind",), document.get("kind")),
         (("metadata", "name"), metadata.get("name")),
         (("metadata", "namespace"), metadata.get("namespace")),
-        *_deciding(document, ()),
+        *_deciding(document),
     ]
     for path, said in told:
         if not isinstance(said, str):
             continue
         hint = _RENDER if _TEMPLATE.search(said) else _FILL if _VARIABLE.search(said) else ""
         if hint:
-            place = (*manifest.inside, *path)
-            problem = manifest.raw.problem(
-                place, "the template is not rendered", value=said, hint=hint
-            )
-            problems.add(problem)
+            place, what = (*manifest.inside, *path), "the template is not rendered"
+            problems.add(manifest.raw.problem(place, what, value=said, hint=hint))
 
 
-def _deciding(value: Any, path: FieldPath) -> Iterator[tuple[FieldPath, Any]]:
+def _deciding(document: Mapping[str, Any]) -> Iterator[tuple[FieldPath, Any]]:
     """Yield images, amounts and labels of nodes, wherever an object has them."""
-    left: list[tuple[FieldPath, Any]] = [(path, value)]
-    while left:
-        where, here = left.pop()
-        if isinstance(here, dict):
-            if isinstance(image := here.get("image"), str):
-                yield (*where, "image"), image
-            for key in _VALUE_KEYS:
-                for name, said in read_mapping(here.get(key)).items():
-                    yield (*where, key, name), said
-            left += [((*where, key), item) for key, item in here.items()]
-        elif isinstance(here, list):
-            left += [((*where, index), item) for index, item in enumerate(here)]
+    for where, here in mappings(document):
+        if isinstance(image := here.get("image"), str):
+            yield (*where, "image"), image
+        for key in _VALUE_KEYS:
+            for name, said in read_mapping(here.get(key)).items():
+                yield (*where, key, name), said

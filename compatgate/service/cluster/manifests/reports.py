@@ -7,7 +7,6 @@ read), the finding makes an answer of its own in the form of a verdict without a
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -36,7 +35,7 @@ from compatgate.service.cluster.admission.questions import STACK_ANNOTATION
 from compatgate.service.cluster.admission.review import OPEN_IMAGE_NEED
 from compatgate.service.cluster.admission.schemas import ReviewResult
 from compatgate.service.cluster.admission.service import UnmatchedPolicy
-from compatgate.service.cluster.manifests.documents import Manifest
+from compatgate.service.cluster.manifests.documents import Manifest, mappings
 from compatgate.service.cluster.manifests.schemas import ObjectAnswer, ObjectResult
 from compatgate.service.cluster.manifests.service import Json
 
@@ -103,7 +102,6 @@ def _object_answer(manifest: Manifest, outcome: FindingOutcome, said: str) -> An
 
 
 def _result_answer(manifest: Manifest, result: ObjectResult) -> Answer:
-    """Return the answer about containers on a target."""
     container = manifest.locate(result.paths[0]) if result.paths else ()
     names = ", ".join(result.containers[:_MAX_NAMES])
     if (more := len(result.containers) - _MAX_NAMES) > 0:
@@ -117,13 +115,10 @@ def _result_answer(manifest: Manifest, result: ObjectResult) -> Answer:
     else:
         finding = _unjudged_finding(result)
         image = f" ({to_one_line(result.image, 120)})" if result.image else ""
-        subject = f"{shown}{image}"
         findings = [*_waiver_notes(result), finding]
-        body = _unjudged(finding["outcome"], subject, result.target, findings)
-        said = finding["message"]
-        place = _annotation_place(manifest, said, container) or Place(
-            manifest.file, manifest.line((*container, "resources", "limits"))
-        )
+        body = _unjudged(finding["outcome"], f"{shown}{image}", result.target, findings)
+        limits = Place(manifest.file, manifest.line((*container, "resources", "limits")))
+        place = _annotation_place(manifest, finding["message"], container) or limits
     return _answer(
         manifest, body, place, shown, result.containers, result.outcome, result.messages, places
     )
@@ -161,32 +156,24 @@ def _answer(
 
 
 def _unjudged_finding(result: ObjectResult) -> Json:
-    """Return the finding of containers whose stack was not judged."""
     waived = result.waiver is not None
     if result.finding is not None:
         return {**result.finding, "outcome": "waived"} if waived else dict(result.finding)
-    if result.outcome == "denied":
-        outcome: FindingOutcome = "fail"
-    elif result.outcome == "undecided":
-        outcome = "unknown"
+    outcome: FindingOutcome = "warn" if result.messages else "not-checked"
+    if result.outcome in ("denied", "undecided"):
+        outcome = "fail" if result.outcome == "denied" else "unknown"
     elif waived:
         outcome = "waived"
-    else:
-        outcome = "warn" if result.messages else "not-checked"
     names = ", ".join(result.containers[:_MAX_NAMES])
     return _note(outcome, result.messages[0] if result.messages else f"{names} {_NO_MATCH}")
 
 
 def _name_open_first(verdict: Json) -> Json:
     """Return a verdict whose open points lead, as in the webhook: other findings depend on them."""
-    points = verdict["stack"].get("open", ())
-    opened, others = [], []
-    for one in verdict["findings"]:
-        if any(point in one["message"] for point in points):
-            opened.append({**one, "need": one["need"] or OPEN_IMAGE_NEED})
-        else:
-            others.append(one)
-    return {**verdict, "findings": opened + others}
+    points, findings = verdict["stack"].get("open", ()), verdict["findings"]
+    leading = [one for one in findings if any(point in one["message"] for point in points)]
+    opened = [{**one, "need": one["need"] or OPEN_IMAGE_NEED} for one in leading]
+    return {**verdict, "findings": opened + [one for one in findings if one not in leading]}
 
 
 def _exempt(result: ObjectResult) -> Json:
@@ -196,18 +183,13 @@ def _exempt(result: ObjectResult) -> Json:
         {**one, "outcome": "waived"} if one["outcome"] in REFUSING else one
         for one in verdict["findings"]
     ]
-    return {
-        **verdict,
-        "allowed": True,
-        "verdict": "warn",
-        "findings": [*_waiver_notes(result), *findings],
-    }
+    findings = [*_waiver_notes(result), *findings]
+    return {**verdict, "allowed": True, "verdict": "warn", "findings": findings}
 
 
 def _waiver_notes(result: ObjectResult) -> list[Json]:
-    if result.waiver is None:
-        return []
-    return [_finding(exempted, "warn", said) for said in result.messages]
+    said = result.messages if result.waiver is not None else ()
+    return [_finding(exempted, "warn", text) for text in said]
 
 
 def _note(outcome: FindingOutcome, said: str) -> Json:
@@ -243,7 +225,6 @@ def _unjudged(
 
 
 def _stated_places(manifest: Manifest, container: FieldPath) -> dict[str, Place]:
-    """Return the place of each component that the pod's annotation states."""
     path = _annotation_path(manifest, STACK_ANNOTATION, container)
     if path is None:
         return {}
@@ -274,35 +255,20 @@ def _annotation_path(manifest: Manifest, key: str, container: FieldPath) -> Fiel
             path = (*container[:end], *parents, key)
             if isinstance(_at(manifest.document, path), str):
                 return path
-    return None if container else _find_annotation(manifest.document, key)
-
-
-def _find_annotation(value: Any, key: str) -> FieldPath | None:
-    for where, here in _mappings(value):
-        if where[-1:] == ("annotations",) and isinstance(here.get(key), str):
-            return (*where, key)
-    return None
+    anywhere = (
+        (*where, key)
+        for where, here in mappings(manifest.document)
+        if where[-1:] == ("annotations",) and isinstance(here.get(key), str)
+    )
+    return None if container else next(anywhere, None)
 
 
 def _container_place(manifest: Manifest, said: str) -> Place:
-    """Return the line of the container that a message names, or else of the object."""
     if match := _CONTAINER.search(said):
-        for where, here in _mappings(manifest.document):
+        for where, here in mappings(manifest.document):
             if here.get("name") == match[1] and _CONTAINER_KEYS.intersection(here):
                 return Place(manifest.file, manifest.line(where))
     return Place(manifest.file, manifest.line())
-
-
-def _mappings(value: Any) -> Iterator[tuple[FieldPath, dict[str, Any]]]:
-    """Yield every mapping in an object with its place, the outer ones first."""
-    left: deque[tuple[FieldPath, Any]] = deque([((), value)])
-    while left:
-        where, here = left.popleft()
-        if isinstance(here, dict):
-            yield where, here
-            left += [((*where, name), item) for name, item in here.items()]
-        elif isinstance(here, list):
-            left += [((*where, index), item) for index, item in enumerate(here)]
 
 
 def _at(value: Any, path: FieldPath) -> Any:

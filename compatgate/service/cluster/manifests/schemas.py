@@ -68,8 +68,7 @@ class ManifestResultBody(ObjectResult, frozen=True, forbid_unknown_fields=True):
     """The result for containers of an object on one target."""
 
     finding: Annotated[
-        Finding | None,
-        Meta(description="finding about the placement; if set, no stack was judged"),
+        Finding | None, Meta(description="finding about the placement; if set, no stack was judged")
     ]
     verdict: Annotated[VerdictBody | None, Meta(description="null: no stack was judged")]
 

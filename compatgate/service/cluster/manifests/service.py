@@ -60,11 +60,8 @@ class ManifestChecks:
     ) -> ObjectAnswer:
         """Return the answer for an object that would be created now.
 
-        Args:
-            timeout: as the API server writes it, ``10s``; empty: 10 seconds.
-            permit: raises if the caller may not ask a question.
-            claims: resource claims, templates of claims and compute domains that are created with
-                the object; those of other namespaces do not count.
+        ``permit`` raises if the caller may not ask a question. ``claims`` are created with the
+        object; those of other namespaces do not count.
         """
         review = _review(document, namespace, self._kinds)
         refused: list[CompatgateError] = []

@@ -52,12 +52,9 @@ _framework_rows: WeakKeyDictionary[Matrix, dict[str, list[StackRow]]] = WeakKeyD
 
 
 class CellColumn(Struct, frozen=True):
-    """A column: targets, each with the pools that the column is about.
+    """A column: targets, each with the pools that it is about, or why it cannot be asked.
 
-    Attributes:
-        note: the GPUs and drivers of its pools, or its targets.
-        unusable: why it cannot be asked; empty: it can.
-        identity: names of its targets and pools, where it has several targets.
+    ``identity``: names of its targets and pools, where it has several targets.
     """
 
     key: str
@@ -88,10 +85,7 @@ class CellSection(Struct, frozen=True):
 
 
 class CellTable(Struct, frozen=True):
-    """An answered section.
-
-    ``cells``: one sequence per row, with one answer per column; None: not answered in time.
-    """
+    """An answered section: for each row an answer per column; None: not answered in time."""
 
     rows: tuple[StackRow, ...]
     columns: tuple[CellColumn, ...]
@@ -244,11 +238,10 @@ def answer_places(
     snapshot: Snapshot, stack: Stack, gpu: str, now: datetime, most: int
 ) -> PlaceAnswers:
     """Return the answer for a stack on each pool with a GPU, or on each pool where it is empty."""
-    columns = [
-        column
-        for column in list_cell_columns(snapshot, "pool", CellFilter())
-        if not gpu or _has_gpu(column, gpu, snapshot)
-    ]
+    columns = list_cell_columns(snapshot, "pool", CellFilter())
+    if gpu:
+        owned = [(column, column.targets[0].pools[0].gpu) for column in columns]
+        columns = [one for one, own in owned if own and is_spelled(gpu, own, snapshot.facts.gpus)]
     asker = _Asker(snapshot, now, float("inf"))
     row = StackRow("", "", "", stack)
     text = _identify(row)
@@ -262,11 +255,6 @@ def answer_places(
     return PlaceAnswers(tuple(places), len(columns) - len(places))
 
 
-def _has_gpu(column: CellColumn, gpu: str, snapshot: Snapshot) -> bool:
-    own = column.targets[0].pools[0].gpu
-    return own is not None and is_spelled(gpu, own, snapshot.facts.gpus)
-
-
 def find_answer(row: StackRow, column: CellColumn, snapshot: Snapshot, now: datetime) -> CellAnswer:
     """Return the answer of one cell, however long it takes."""
     found = _Asker(snapshot, now, float("inf")).answer(row, _identify(row), column)
@@ -274,7 +262,6 @@ def find_answer(row: StackRow, column: CellColumn, snapshot: Snapshot, now: date
 
 
 def _identify(row: StackRow) -> bytes:
-    """Return the whole stack of a row as a key."""
     return msgspec.json.encode(row.stack.to_json()) if row.stack else b""
 
 
@@ -324,7 +311,6 @@ class _Asker:
         return joined
 
     def _look_up(self, key: _CacheKey) -> CellAnswer | None:
-        """Return an answer that is known and still valid."""
         found = self._cache.peek(key)
         if found is None or (found.valid_until and found.valid_until <= self._moment):
             return None

@@ -30,12 +30,9 @@ FitKey = tuple[str, int, PoolKind]
 
 
 class Fit(Struct, frozen=True):
-    """The outcome by facts.
+    """The outcome by facts, of the newest stack that the entry allows and that does not fail.
 
-    Attributes:
-        outcome: of the newest stack that the entry allows and that does not fail; ``fail``: each
-            known stack that it allows fails; None: the entry allows no known stack.
-        why: the first finding of that outcome, of the newest stack.
+    ``fail``: each known stack that it allows fails; None: the entry allows no known stack.
     """
 
     outcome: Outcome | None
@@ -63,18 +60,15 @@ class FitCache:
         key = (entry.name, entry.revision, pool_kind(pool))
         if found := self._known.get(key):
             return found
-        stack, why = self._stack(entry)
-        fit = self._evaluate(stack, pool, now) if stack else Fit(None, why)
+        represented = represent(entry, self._facts)
+        stack = next(iter(represented.stacks), None)
+        fit = self._evaluate(stack, pool, now) if stack else Fit(None, "; ".join(represented.open))
         if fit.outcome == "fail":
             others = list_stacks(entry, self._facts)
             fits = (self._evaluate(other, pool, now) for other in others if other != stack)
             fit = next((one for one in fits if one.outcome != "fail"), fit)
         self._known[key] = fit
         return fit
-
-    def _stack(self, entry: Entry) -> tuple[Stack | None, str]:
-        found = represent(entry, self._facts)
-        return found.stacks[0] if found.stacks else None, "; ".join(found.open)
 
     def _evaluate(self, stack: Stack, pool: Pool, now: datetime) -> Fit:
         """Evaluate a stack on a pool; many entries are represented by the same stack."""
@@ -111,12 +105,7 @@ _STATUS_ORDER = ("blessed", "candidate", "deprecated", "revoked")
 
 
 class Pair(Struct, frozen=True):
-    """An entry on a target.
-
-    Attributes:
-        open: the facts do not decide.
-        why: reason, if the status is not that of the entry.
-    """
+    """An entry on a target; open: the facts do not decide. ``why`` it has another status."""
 
     entry: Entry
     target: str
@@ -127,9 +116,8 @@ class Pair(Struct, frozen=True):
 
 def format_constraints(entry: Entry) -> str:
     """Return the constraints as text: ``cuda 12.4.* · torch ~=2.4.0``."""
-    return " · ".join(
-        f"{name} {entry.components[name]}" for name in sort_components(entry.components)
-    )
+    names = sort_components(entry.components)
+    return " · ".join(f"{name} {entry.components[name]}" for name in names)
 
 
 def list_target_pairs(
@@ -170,13 +158,18 @@ def _evaluate_pair(
     return max(pairs, key=lambda pair: (_SEVERITY[pair.status], pair.open), default=None)
 
 
+def allows_driver(entry: Entry, pool: Pool) -> bool:
+    """Return whether an entry is for the driver of a pool."""
+    driver = entry.components.get("driver")
+    return driver is None or (pool.driver is not None and driver.allows(pool.driver))
+
+
 def _evaluate_pool(entry: Entry, target: str, pool: Pool, fits: FitCache, now: datetime) -> Pair:
     if entry.status == "revoked":
         return Pair(entry, target, "revoked", why=entry.reason)
-    driver = entry.components.get("driver")
-    if driver is not None and not (pool.driver and driver.allows(pool.driver)):
+    if not allows_driver(entry, pool):
         have = pool.driver.text if pool.driver else "unknown"
-        why = f"the entry is for driver {driver}; {pool.name} has {have}"
+        why = f"the entry is for driver {entry.components['driver']}; {pool.name} has {have}"
         return Pair(entry, target, "elsewhere", why=why)
     fit = fits.evaluate(entry, pool, now)
     if fit.outcome is None:

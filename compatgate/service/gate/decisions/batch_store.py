@@ -95,22 +95,17 @@ Row = tuple[NewDecision, str]
 
 @cache
 def _make_verdict_insert(count: int) -> str:
-    """Return one statement for many verdicts."""
     marks = ", ".join(["(?, '', ?, ?, ?)"] * count)
     conflict = "ON CONFLICT (id) DO NOTHING"
     return f"INSERT INTO verdicts (id, body, packed, batch, image) VALUES {marks} {conflict}"  # noqa: S608
 
 
 class Delivery(Struct, frozen=True, gc=False):
-    """A batch on its way to the database.
-
-    Attributes:
-        bodies: JSON of verdicts, by id; at least of those that the database may not have.
-        late: a spool had it.
-    """
+    """A batch on its way to the database; ``late``: a spool had it."""
 
     batch: DecisionBatch
     bodies: Mapping[str, str]
+    """JSON of verdicts, by id; at least of those that the database may not have."""
     late: bool = False
 
 
@@ -121,13 +116,9 @@ class ForkedChain(Exception):
 class DecisionWriter:
     """The database as a destination, with one connection; one thread at a time may write.
 
-    Args:
-        commit: ``async`` lets PostgreSQL answer a COMMIT before the decisions are on its disk; the
-            death of one of its processes can then lose them. No effect on SQLite.
-        is_hasty: wait for a lock for a second only: there is a spool.
-
-    Attributes:
-        in_doubt: the last transaction failed after it had sent its COMMIT.
+    ``commit``: ``async`` lets PostgreSQL answer a COMMIT before the decisions are on its disk; the
+    death of one of its processes can then lose them. ``is_hasty``: there is a spool, so wait for a
+    lock for a second only.
     """
 
     name = ""
@@ -189,7 +180,10 @@ class DecisionWriter:
         self.in_doubt = False
         try:
             cursor = self._cursor()
-            self._begin(cursor)
+            if self._database.is_sqlite:
+                self._log_sync.begin(cursor)
+            else:
+                cursor.execute(self._begin_postgresql)
             yield cursor
             self.in_doubt = True
             cursor.execute("COMMIT")
@@ -223,12 +217,6 @@ class DecisionWriter:
             refuse_lost(self._connection.cursor().execute, heads, self._database)
         return self._connection.cursor()
 
-    def _begin(self, cursor: Any) -> None:
-        if self._database.is_sqlite:
-            self._log_sync.begin(cursor)
-        else:
-            cursor.execute(self._begin_postgresql)
-
     def _store(self, cursor: Any, deliveries: Sequence[Delivery]) -> int:
         """Store the batches that are not stored, and return the number of written rows.
 
@@ -238,8 +226,8 @@ class DecisionWriter:
         new = self._store_batches(cursor, deliveries)
         verdicts = self._store_verdicts(cursor, new)
         if self._database.is_sqlite:
-            for number, batch in ((number, one.batch) for number, one in new):
-                content = batch.content.decode()
+            for number, one in new:
+                content = one.batch.content.decode()
                 cursor.execute(_INSERT_DECISIONS_SQLITE, (number * NUMBERS, content))
         elif new:
             cursor.executemany(
@@ -279,7 +267,7 @@ class DecisionWriter:
         return new
 
     def _insert_batches(self, cursor: Any, rows: Sequence[tuple[Any, ...]]) -> list[int | None]:
-        """Return the number of each batch; None: it is stored already."""
+        # None: the batch is stored already.
         if self._database.is_sqlite or len(rows) < 2:  # a pipeline costs more than it saves
             statement = _INSERT_BATCH_SQLITE if self._database.is_sqlite else _INSERT_BATCH
             found = [cursor.execute(statement, row).fetchone() for row in rows]

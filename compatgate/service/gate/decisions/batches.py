@@ -152,23 +152,18 @@ class Decision(Base):
 
 
 class DecisionBatch(Struct, frozen=True, gc=False):
-    """Decisions of one transaction, as a value.
-
-    Attributes:
-        writer: random id of the process, after the name of its far gate and a colon.
-        previous: hash of the writer's batch before.
-        content: JSON of the decisions, a list of values each, in the order of the columns.
-        claims: SHA-256 of verdicts that may be new, by id.
-        hash: of writer, sequence, previous, content and claims, hex.
-    """
+    """Decisions of one transaction, as a value; hashes and digests are SHA-256, hex."""
 
     writer: str
+    """Random id of the process, after the name of its far gate and a colon."""
     sequence: int
     previous: str
     count: int
     decided_at: str
     content: bytes
+    """JSON of the decisions, a list of values each, in the order of the columns."""
     claims: dict[str, str]
+    """Digests of verdicts that may be new, by id."""
     hash: str
 
     @property
@@ -221,13 +216,8 @@ def decision_values(decision: NewDecision) -> list[Any]:
 
 
 def encode_values(rows: Sequence[Sequence[Any]]) -> bytes:
-    """Return values of decisions as JSON; the batch's hash covers these bytes."""
+    """Return values of decisions as JSON; the hash of a batch, or of a link, covers these bytes."""
     return _encode(rows)
-
-
-def encode_decision_lines(lines: Sequence[Sequence[Any]]) -> bytes:
-    """Return lines as JSON; until schema 0006 audit links had the digest of these bytes."""
-    return _encode(lines)
 
 
 def far_gate_of(writer: str) -> str | None:
@@ -300,13 +290,12 @@ class Anchors:
             self._try()
 
     def _try(self) -> None:
-        """Anchor; after a failure the next anchor covers this one's batches, too."""
         with self._lock:
             self._has_news = False
             try:
                 with self._database.writing() as session:
                     append_anchor(session)
-            except CompatgateError as error:
+            except CompatgateError as error:  # the next anchor covers this one's batches, too
                 self._has_news = True
                 _log.warning("the decisions' chains were not anchored: %s", error)
 
@@ -327,8 +316,7 @@ def append_anchor(session: Session) -> None:
         .subquery()
     )
     query = select(StoredBatch.writer, StoredBatch.sequence, StoredBatch.hash).join(
-        ahead,
-        (ahead.c.writer == StoredBatch.writer) & (ahead.c.sequence == StoredBatch.sequence),
+        ahead, (ahead.c.writer == StoredBatch.writer) & (ahead.c.sequence == StoredBatch.sequence)
     )
     heads = {row.writer: [row.sequence, bytes(row.hash).hex()] for row in session.execute(query)}
     connection = session.connection()

@@ -70,13 +70,7 @@ _log = logging.getLogger("compatgate.gate")
 
 
 class LogState(Struct, frozen=True):
-    """The decision log of a process.
-
-    Attributes:
-        degraded: in the spool, as the database is unavailable.
-        size: bytes of the spool; 0: there is none.
-        set_aside: spools whose chain is forked: nobody delivers their decisions.
-    """
+    """The decision log of a process; nobody delivers the spools that are set aside."""
 
     degraded: bool = False
     since: datetime | None = None
@@ -89,17 +83,14 @@ class LogState(Struct, frozen=True):
 
 
 class Batch:
-    """Decisions of one transaction, collected and then on their way; without any, a rehearsal.
-
-    Attributes:
-        made: the batch as a value, once the destination may have it; it never changes then.
-    """
+    """Decisions of one transaction, collected and then on their way; without any, a rehearsal."""
 
     def __init__(self) -> None:
         self.rows: list[Row] = []
         self.done: Future[None] = Future()
         self.began = time.monotonic()
         self.made: DecisionBatch | None = None
+        """The batch as a value, once the destination may have it; it never changes then."""
         self.in_doubt = False
 
     def bodies(self) -> dict[str, str]:
@@ -108,12 +99,7 @@ class Batch:
 
 
 class DecisionLog:
-    """A log of decisions, written in batches for any number of threads.
-
-    Args:
-        spool: where decisions wait while the database is unavailable; None: they fail.
-        destination: makes the receiver of batches; None: the database.
-    """
+    """A log of decisions, written in batches for any number of threads."""
 
     def __init__(
         self,
@@ -140,7 +126,6 @@ class DecisionLog:
         os.register_at_fork(after_in_child=begin)
 
     def _begin(self) -> None:
-        """Begin with a chain, a connection and threads of this process's own."""
         self._destination = self._make_destination()
         self._chain = WriterChain(self._destination.name)
         self._anchors = Anchors(self._database)
@@ -207,14 +192,9 @@ class DecisionLog:
         wait_until_committed(self.submit([(decision, body)]), PATIENCE_SECONDS)
 
     def submit(self, rows: Sequence[Row]) -> Future[None]:
-        """Queue decisions without waiting.
+        """Queue decisions without waiting: at least one, at most 1000, which share a transaction.
 
-        Args:
-            rows: at least one, at most 1000; they share a transaction.
-
-        Returns:
-            A future that is done once they are stored, and fails with `Unavailable` if they
-            cannot be. Decisions of one batch share their future.
+        The future is done once they are stored, and fails with `Unavailable` if they cannot be.
         """
         with self._lock:
             if self._queued + len(rows) > CAPACITY:
@@ -280,7 +260,6 @@ class DecisionLog:
         return self._batches[0] if self._batches else None
 
     def _take(self, made: DecisionBatch) -> None:
-        """Make a batch that is stored part of the chain, and remember its verdicts."""
         self._chain.take(made)
         if len(self._known) > _KNOWN_VERDICTS or time.monotonic() > self._known_until:
             self._known.clear()
@@ -319,7 +298,6 @@ class DecisionLog:
         return self._is_closed or self._outage is not None or self._spool.batches > 0
 
     def _write_first(self) -> None:
-        """Write the first batch in direct mode."""
         with self._lock:
             batch = self._first()
             if batch is None or not self._is_direct:
@@ -444,7 +422,6 @@ class DecisionLog:
     # --- the spooler ----------------------------------------------------------------------------
 
     def _take_to_spool(self) -> None:
-        """Take batches to the spool; in direct mode, look whether a write stalls."""
         while True:
             with self._lock:
                 self._for_spooler.wait_for(self._has_batch_to_spool, _LOOK_SECONDS)
@@ -479,12 +456,12 @@ class DecisionLog:
         with self._spooling:
             if self._is_direct or batch is not self._first():  # it was written in the meantime
                 return
-            error: Exception | None = None
             try:
                 self._append(batch)
-            except Exception as problem:
-                error = problem
-            self._finish(batch, error, is_direct=False)
+            except Exception as error:
+                self._finish(batch, error, is_direct=False)
+            else:
+                self._finish(batch, None, is_direct=False)
 
     def _append(self, batch: Batch) -> None:
         assert self._spool is not None  # noqa: S101 - else there is no spooler

@@ -64,14 +64,7 @@ class Destination(Protocol):
 
 
 class Courier:
-    """Delivers the spool of a process, and those of processes that are gone, in one thread.
-
-    ``explain``: returns an error of the destination in words.
-
-    Attributes:
-        ending: set when the process ends; what is not delivered then stays.
-        is_nearly_done: few batches are left.
-    """
+    """Delivers the spool of a process, and those of processes that are gone, in one thread."""
 
     def __init__(
         self, destination: Destination, spool: Spool, explain: Callable[[Exception], str]

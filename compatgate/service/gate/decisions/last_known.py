@@ -36,13 +36,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class LastKnown(Struct, frozen=True):
-    """The content of the file.
-
-    Attributes:
-        evidence: number of the latest judged run.
-        tokens: every token, revoked ones too.
-        payload: of a bundle, without overlays.
-    """
+    """The content of the file: number of the latest run, every token, a bundle's payload."""
 
     format: int
     database: str
@@ -57,8 +51,6 @@ class LastKnown(Struct, frozen=True):
 
 
 class _Confirmed(Struct, frozen=True):
-    """The content of the second file: what was confirmed, and when."""
-
     sha256: str
     state: str
     confirmed_at: datetime
@@ -122,8 +114,7 @@ class SnapshotFile:
     def write(self, content: LastKnown, state: str) -> bool:
         """Replace the file, unless another process has confirmed a later state.
 
-        Returns:
-            Whether the file has this state now.
+        Return whether the file has this state now.
         """
         body = _encode(content)
         sha256 = hashlib.sha256(body).hexdigest()

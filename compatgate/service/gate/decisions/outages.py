@@ -54,33 +54,25 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class OutageOptions(Struct, frozen=True):
-    """Options of a replica for outages: its files, and the maximum age of its snapshot.
-
-    Attributes:
-        max_stale: greatest age of a snapshot to decide on while the database is unavailable.
-        file: identity of the SQLite file; None: PostgreSQL.
-        is_checked: the schema of the database is known to be right.
-    """
+    """Options of a replica for outages: its files, and the greatest age of a snapshot it uses."""
 
     folder: Path
     max_stale: timedelta = MAX_STALE
     file: FileIdentity | None = None
+    """Identity of the SQLite file; None: PostgreSQL."""
     is_checked: bool = True
+    """Whether the schema of the database is known to be right."""
 
 
 class Degraded(Struct, frozen=True):
-    """The state in which a gate decides without its database.
-
-    Attributes:
-        snapshot_age_s: seconds since the database last confirmed the snapshot.
-        is_readable: the database still answers, but stores no decisions.
-    """
+    """The state in which a gate decides without its database; the age is that of a confirmation."""
 
     since: datetime
     snapshot_age_s: float
     reason: str
     without: str = "the database"
     is_readable: bool = False
+    """Whether the database still answers, but stores no decisions."""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain data."""
@@ -131,7 +123,8 @@ class OutageKeeper:
         self._known_digest = ""
         database.outage = watch.refusal
         database.is_silent = watch.is_silent
-        database.look = self._look_soon
+        # A log that cannot write looks first: who hears of an outage finds changes refused, too.
+        database.look = lambda: watch.check_now(_MOMENT_SECONDS)
         snapshots.keeper = self
         tokens.keeper = self
 
@@ -163,13 +156,6 @@ class OutageKeeper:
             if seen == _SILENT_LOOKS:
                 self._database_of_gate.cut()
 
-    def _look_soon(self) -> None:
-        """Look at the database, as the log could not write to it; wait a moment at most.
-
-        So who hears of an outage from the log finds that changes are refused, too.
-        """
-        self.watch.check_now(_MOMENT_SECONDS)
-
     def check_now(self) -> bool:
         """Look at the database and its tokens, and return whether that was done in a moment."""
         self._tokens_wanted = True
@@ -198,18 +184,16 @@ class OutageKeeper:
 
     def require_usable(self) -> None:
         """Check that the snapshot in memory is recent enough to decide on."""
-        outage = self.watch.outage()
-        age, most = self.watch.age_s(), self._max_stale.total_seconds()
-        if outage is None or age <= most:
+        outage, age = self.watch.outage(), self.watch.age_s()
+        if outage is None or age <= (most := self._max_stale.total_seconds()):
             return
-        limit = (
-            f"the limit is {describe_seconds(most)}" if most else "--max-stale 0 allows no decision"
-        )
+        limit = f"the limit is {describe_seconds(most)}"
+        if not most:
+            limit = "--max-stale 0 allows no decision"
+        what = f"the database is unavailable ({outage.reason}) and confirmed the snapshot"
+        hint = "bring the database back; serve --max-stale sets the limit"
         raise Unavailable(
-            f"the database is unavailable ({outage.reason}) and confirmed the snapshot"
-            f" {describe_seconds(age)} ago; {limit}",
-            field="database",
-            hint="bring the database back; serve --max-stale sets the limit",
+            f"{what} {describe_seconds(age)} ago; {limit}", field="database", hint=hint
         )
 
     def _look(self, answered: Callable[[], None]) -> None:
@@ -274,8 +258,7 @@ class OutageKeeper:
                     payload = make_current_payload(session, snapshot)
             except Exception:  # noqa: S112 - the watch reports what is wrong with the database
                 continue
-            tokens = _without_use(known)
-            shown = self._database.shown
+            shown, tokens = self._database.shown, _without_use(known)
             content = LastKnown(FORMAT, shown, moment, snapshot.evidence, tokens, payload)
             if self.file.write(content, state):
                 written = state

@@ -32,7 +32,7 @@ from compatgate.errors import Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.clock import iso
 from compatgate.kit.database.database import Database, in_reading
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_limit, page
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_limit, in_parts, page
 from compatgate.kit.principal import TargetPatterns
 from compatgate.service.gate.decisions.batches import (
     NUMBERS,
@@ -60,7 +60,6 @@ IMAGE = func.nullif(func.coalesce(Decision.image, _IMAGE_OF_VERDICT.scalar_subqu
 )
 """The image of a decision; a verdict's id covers its image, so its decisions have the same one."""
 _ROW = [IMAGE if column.name == "image" else column for column in Decision.__table__.columns]
-_VERDICTS_PER_QUERY = 500
 _LABELS = {DAY: (10, "YYYY-MM-DD"), HOUR: (13, 'YYYY-MM-DD"T"HH24'),
            MINUTE: (16, 'YYYY-MM-DD"T"HH24:MI')}  # fmt: skip
 """How a time in UTC begins that names a span: its length on SQLite, its form on PostgreSQL."""
@@ -146,12 +145,7 @@ def list_decisions(
 
 
 class GivenAnswer(Struct, frozen=True):
-    """A verdict, and the decisions of a period that gave it.
-
-    Attributes:
-        matrix_revision: the first that it was decided on.
-        asked_by: who asked, the latest first.
-    """
+    """A verdict, and the decisions of a period that gave it, from its first matrix revision on."""
 
     verdict_id: str
     outcome: Outcome
@@ -220,8 +214,7 @@ def text_filters(
 def read_bodies(session: Session, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Return the verdicts of these ids as first given; missing ones are left out."""
     found: dict[str, dict[str, Any]] = {}
-    for start in range(0, len(ids), _VERDICTS_PER_QUERY):
-        some = ids[start : start + _VERDICTS_PER_QUERY]
+    for some in in_parts(ids):
         query = select(Verdict.id, Verdict.body, Verdict.packed).where(Verdict.id.in_(some))
         rows = session.execute(query)
         found.update((row.id, msgspec.json.decode(read_body(row.body, row.packed))) for row in rows)
@@ -343,12 +336,7 @@ class AskedStack(Struct, frozen=True):
 
 
 class AskedStacks(Struct, frozen=True):
-    """Verdicts on targets.
-
-    Attributes:
-        found: the latest first.
-        complete: all decisions since the moment were read; else only the newest.
-    """
+    """Verdicts on targets, the latest first; ``complete``: all decisions were read."""
 
     found: tuple[AskedStack, ...] = ()
     decisions: int = 0
@@ -410,9 +398,8 @@ def _select_newest_on(
         Decision.asked_by,
         Decision.allowed,
     ).where(Decision.id >= first, Decision.decided_at >= since)
-    of_targets = Decision.target.is_not(None)
-    if targets is not None:
-        of_targets = Decision.target.in_(targets)
+    target = Decision.target
+    of_targets = target.is_not(None) if targets is None else target.in_(targets)
     return wanted.where(of_targets).order_by(Decision.id.desc()).limit(most).subquery()
 
 
@@ -479,8 +466,7 @@ class Decisions:
     def decisions_per_day(self, days: int, *, target: str | None = None) -> BarCounts:
         """Return decisions per day of the last days in UTC, 1 to 366, with today and empty days."""
         today = datetime.combine(clock.today(), time(), UTC)
-        back = range(min(max(days, 1), 366) - 1, -2, -1)
-        edges = [today - timedelta(days=n) for n in back]
+        edges = [today - timedelta(days=n) for n in range(min(max(days, 1), 366) - 1, -2, -1)]
         with self._database.reading() as session:
             return count_bars(session, edges, target=target)
 

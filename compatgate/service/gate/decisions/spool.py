@@ -56,8 +56,6 @@ class SpoolOptions(Struct, frozen=True):
 
 
 class _Place(Struct, frozen=True, gc=False):
-    """A record in the file."""
-
     offset: int
     length: int
     decided_at: str
@@ -218,7 +216,6 @@ class Spool:
 
     @contextmanager
     def _using(self) -> Iterator[SpoolFile]:
-        """Give the file, and make it if it is missing."""
         with self._lock:
             try:
                 if self._file is not None and not self._file.is_in_place():
@@ -272,7 +269,7 @@ class Spool:
         """Return when the first decision to deliver was made; None: there is none."""
         try:
             return from_iso(self._places[0].decided_at)
-        except IndexError:
+        except IndexError:  # another thread may have delivered it just now
             return None
 
     def peek(self, most: int) -> list[Delivery]:

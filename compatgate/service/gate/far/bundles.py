@@ -61,12 +61,7 @@ class BundleRefused(CompatgateError):
 
 
 class BundleVersion(NamedTuple):
-    """The version of a bundle; each part grows.
-
-    Attributes:
-        evidence: number of judged and of discarded runs together.
-        issue: number of the period in which it was signed.
-    """
+    """The version of a bundle; each part grows. Evidence counts discarded runs, too."""
 
     revision: int
     evidence: int

@@ -22,11 +22,7 @@ from compatgate.service.access.tokens.service import digest_of
 from compatgate.service.audit.events.refusals import RefusalLog
 from compatgate.service.gate.decisions.decision_log import DecisionLog
 from compatgate.service.gate.decisions.spool import SpoolOptions
-from compatgate.service.gate.far.keeper import (
-    AppliedBundle,
-    BundleKeeper,
-    BundleOptions,
-)
+from compatgate.service.gate.far.keeper import AppliedBundle, BundleKeeper, BundleOptions
 from compatgate.service.gate.far.log import CentralDestination
 from compatgate.service.gate.questions.service import Gate
 from compatgate.service.matrix.snapshots.reader import Snapshots
@@ -68,7 +64,7 @@ class NoDatabase(Database):
 
 
 class FarGate(Gate):
-    """A read-only gate; ``bundle``: prepared."""
+    """A read-only gate, of a prepared bundle."""
 
     def __init__(
         self,
@@ -115,12 +111,10 @@ class FarGate(Gate):
         return self.bundle.age_s()
 
     def require_writable(self) -> None:
-        """Refuse a change."""
+        """Refuse a change or a page."""
         raise ReadOnlyGate(self._central.url)
 
-    def require_pages(self) -> None:
-        """Refuse a page."""
-        raise ReadOnlyGate(self._central.url)
+    require_pages = require_writable
 
     def check_ready(self) -> dict[str, Any]:
         """Return the state of a gate that can decide."""
@@ -159,20 +153,12 @@ class LoggedRefusals(RefusalLog):
 
 def known_callers(callers: Iterable[Secret]) -> list[KnownToken]:
     """Return the tokens of callers, which this gate alone knows."""
-    at = clock.now()
+    about: dict[str, Any] = {"created_at": clock.now(), "created_by": "serve --caller-token"}
+    about |= dict.fromkeys(("expires_at", "last_used_at", "revoked_at"))
     return [
         KnownToken(
             digest_of(one.key.decode("utf-8", "replace")),
-            TokenRow(
-                id=f"far_{one.name}",
-                name=one.name,
-                scopes=_CALLER_SCOPES,
-                created_at=at,
-                created_by="serve --caller-token",
-                expires_at=None,
-                last_used_at=None,
-                revoked_at=None,
-            ),
+            TokenRow(f"far_{one.name}", one.name, _CALLER_SCOPES, **about),
         )
         for one in callers
     ]

@@ -76,19 +76,13 @@ class AppliedBundle(Struct, frozen=True):
         return cls(trusted, restore_snapshot(bundle.payload, bundle.facts, number))
 
 
-class _Stored(Struct, frozen=True):
-    """The state folder's record of the central gate."""
-
+class _Stored(Struct, frozen=True):  # the content of central.json
     central: str
     name: str
 
 
 class BundleKeeper:
-    """The state folder of a far gate: polls the bundle, and knows how old the present one is.
-
-    Attributes:
-        present: the bundle to decide on, from `prepare` on.
-    """
+    """The state folder of a far gate: polls the bundle, and knows how old the present one is."""
 
     present: AppliedBundle
     check = expire = follow_change = staticmethod(lambda: None)
@@ -158,16 +152,13 @@ class BundleKeeper:
         with self.options.central.connect(_TIMEOUT_S, 0) as client:
             caller = client.send(Operations.show_caller.request())
         missing = [scope for scope in _SCOPES if not {scope, "admin"} & set(caller.scopes)]
+        name = caller.name
         if missing or caller.kind != "token":
             lacks = f"lacks {' and '.join(missing)}" if missing else "is no token"
-            scopes = ",".join(_SCOPES)
-            raise Forbidden(
-                f"{caller.name} cannot be a far gate: it {lacks}",
-                field="--bundle-token",
-                hint="on the central gate, run: compatgate token create --name NAME --scope"
-                f" {scopes}",
-            )
-        name = caller.name
+            hint = "on the central gate, run: compatgate token create --name NAME --scope "
+            hint += ",".join(_SCOPES)
+            what = f"{name} cannot be a far gate: it {lacks}"
+            raise Forbidden(what, field="--bundle-token", hint=hint)
         content = msgspec.json.encode(_Stored(self.options.central.url, name))
         try:
             with replacing(self.options.folder / _NAME, PRIVATE_MODE) as file:
@@ -229,12 +220,10 @@ class BundleKeeper:
         if self.age_s() <= most:
             return
         why = f" ({self._failure[1]})" if self._failure else ""
-        raise Unavailable(
-            f"the central gate confirmed the bundle {describe_seconds(self.age_s())} ago{why}; the"
-            f" limit is {describe_seconds(most)}",
-            field="bundle",
-            hint="bring the central gate back; serve --max-stale sets the limit",
-        )
+        what = f"the central gate confirmed the bundle {describe_seconds(self.age_s())} ago{why}"
+        hint = "bring the central gate back; serve --max-stale sets the limit"
+        limit = f"the limit is {describe_seconds(most)}"
+        raise Unavailable(f"{what}; {limit}", field="bundle", hint=hint)
 
     def _run(self, use: Callable[[AppliedBundle], None]) -> None:
         every = self.options.every_s

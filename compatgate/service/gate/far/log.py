@@ -32,13 +32,9 @@ _NAMES_BYTES = sum(map(len, _COLUMNS)) + 4 * len(_COLUMNS)
 
 
 class Central(Struct, frozen=True):
-    """The central gate, as a far gate reaches it.
+    """The central gate, as a far gate reaches it, with the token or the file that has its secret.
 
-    Attributes:
-        url: of the gate, without ``/api/v1``.
-        token: the secret; empty: it is in ``token_file``.
-        token_file: file with the secret, read at each connection; None: there is none.
-        name: of the token; writers of this far gate are called after it.
+    Writers of this far gate are called after the name of the token.
     """
 
     url: str

@@ -158,12 +158,9 @@ class DeliveryDesk:
         policy = self._find_policy(session, found)
         self._check_time(session, found, field)
         if not whole or found.id != key or identify(found, policy) != key:
-            raise VerdictMismatch(
-                "the verdict does not have this id",
-                field=field,
-                value=found.id,
-                hint="the far gate may have another version: upgrade it",
-            )
+            what = "the verdict does not have this id"
+            hint = "the far gate may have another version: upgrade it"
+            raise VerdictMismatch(what, field=field, value=found.id, hint=hint)
         worst = max((OUTCOME_RANK[one.outcome] for one in found.findings), default=0)
         stated = (OUTCOME_RANK.get(found.verdict, 0), found.mode, found.allowed)
         if stated != (worst, policy.mode, is_allowed(found.verdict, policy)):
@@ -172,7 +169,6 @@ class DeliveryDesk:
         return found
 
     def _check_time(self, session: Session, verdict: Verdict, field: str) -> None:
-        """Refuse a verdict that is from the future, or older than its revision."""
         begin = self._find_begin(session, verdict.matrix_revision)
         try:
             at = datetime.fromisoformat(verdict.decided_at)
@@ -194,7 +190,6 @@ class DeliveryDesk:
         return made_at - clock.SKEW
 
     def _find_policy(self, session: Session, verdict: Verdict) -> Policy:
-        """Return the policy of a verdict's target at its revision."""
         if verdict.matrix_revision > (last := revisions.latest_revision(session)):
             what = f"revision {verdict.matrix_revision} is not made yet: {last} is the last one"
             raise ChainGap(what, field="verdicts", value=verdict.id, hint="start a new chain")
@@ -292,12 +287,9 @@ class _ChainWriter(DecisionWriter):
                 before = (batch.writer, batch.sequence - 1)
                 found = hashes.get(before) or self.find_hash(cursor, *before)
                 if found is None:
-                    raise ChainGap(
-                        f"batch {batch.sequence - 1} of writer {batch.writer} is not stored here",
-                        field="batches",
-                        value=batch.sequence,
-                        hint="this gate was restored from a backup; start a new chain",
-                    )
+                    what = f"batch {batch.sequence - 1} of writer {batch.writer} is not stored here"
+                    hint = "this gate was restored from a backup; start a new chain"
+                    raise ChainGap(what, field="batches", value=batch.sequence, hint=hint)
                 if found != batch.previous:
                     what = (
                         f"batch {batch.sequence} of writer {batch.writer} continues another batch"
@@ -308,7 +300,6 @@ class _ChainWriter(DecisionWriter):
 
 
 def _read_batch(request: DeliveryRequest, place: int) -> Delivery:
-    """Return a batch as a value."""
     sent, field = request.batches[place], f"batches[{place}]"
     if place and sent.sequence != request.batches[place - 1].sequence + 1:
         what = "does not follow the batch before"
@@ -349,5 +340,4 @@ def _to_decision(one: DeliveredDecision, field: str, far_gate: str) -> NewDecisi
 
 
 def _is_missing_verdict(error: Exception) -> bool:
-    """Return whether a driver's error says that a decision has no verdict."""
-    return "FOREIGN KEY" in str(error).upper()
+    return "FOREIGN KEY" in str(error).upper()  # so a driver says that a decision has no verdict

@@ -65,11 +65,12 @@ def preview(call: Call[PreviewOptions]) -> Reply:
     """Decide a question without logging it, now or with an older matrix."""
     question: dict[str, Any] = call.document()
     call.principal.require_question(question)
-    if call.query.at is None:
-        found = call.use(Gate).preview(question)
+    gate, at = call.use(Gate), call.query.at
+    if at is None:
+        found = gate.preview(question)
     else:
-        found = call.use(Gate).what_would(question, at=parse_matrix_time(call.query.at))
-    return Reply(call.use(Gate).with_state(found.to_json()))
+        found = gate.what_would(question, at=parse_matrix_time(at))
+    return Reply(gate.with_state(found.to_json()))
 
 
 def parse_matrix_time(text: str) -> int | datetime:
@@ -94,9 +95,8 @@ def show_bundle(call: Call[NoQuery]) -> Reply:
     verifies the signature, and refuses an older bundle. The answer is 409 without `serve
     --signing-key`.
     """
-    key_id = call.use(Attestations).key_id()
-    served = call.use(BundleSource).serve(key_id, call.use(Attestations).sign_payload)
-    headers = {"Vary": "Accept-Encoding"}
+    signing, headers = call.use(Attestations), {"Vary": "Accept-Encoding"}
+    served = call.use(BundleSource).serve(signing.key_id(), signing.sign_payload)
     if is_not_modified(served.etag):
         return Reply(b"", media=DSSE, etag=served.etag, headers=headers)
     if request.accept_encodings.quality("gzip") <= 0:
@@ -196,17 +196,11 @@ def stack_badge(call: Call[NoQuery]) -> Reply:
     if verdict.allowed and word in REFUSING:
         word = f"{word}, not enforced"
     stack = ",".join(
-        (
-            f"{name}={('+'.join(map(str, value)) if isinstance(value, list) else str(value))}"
-            for name, value in verdict.stack.items()
-        )
+        f"{name}={'+'.join(map(str, value)) if isinstance(value, list) else value}"
+        for name, value in verdict.stack.items()
     )
-    return Reply(
-        draw_badge(
-            Badge(target, word, _VERDICT_LOOKS[verdict.verdict], f"{stack} on {target}: {word}")
-        ),
-        media=BADGE_MEDIA,
-    )
+    look, title = _VERDICT_LOOKS[verdict.verdict], f"{stack} on {target}: {word}"
+    return Reply(draw_badge(Badge(target, word, look, title)), media=BADGE_MEDIA)
 
 
 @badges_routes.get("/badge/{target}/entry/{entry}.svg", _BADGE, errors=(404,))

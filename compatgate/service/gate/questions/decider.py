@@ -64,12 +64,7 @@ def check_storable(question: bytes) -> None:
 
 
 class CompletedQuestion(NamedTuple):
-    """A question, completed from its image where possible.
-
-    Attributes:
-        read: the gate read an image for it.
-        alone: the stack comes from the image alone; the client stated nothing more.
-    """
+    """A question, completed from an image if that was ``read``; ``alone``: from nothing else."""
 
     body: Any
     read: bool = False
@@ -110,11 +105,10 @@ class SnapshotCache(Generic[T]):
         self, question: bytes, snapshot: Snapshot, value: T, valid_until: str | None, now: datetime
     ) -> None:
         """Store a value until the hour ends, or until a date that decides it passes."""
-        if len(question) > _LARGEST_QUESTION:
-            return
-        expires = _compute_expiry(valid_until, now)
-        size = len(question) + self._size_of(value)
-        self._values.put(question, (snapshot, expires, value), size)
+        if len(question) <= _LARGEST_QUESTION:
+            size = len(question) + self._size_of(value)
+            expires = _compute_expiry(valid_until, now)
+            self._values.put(question, (snapshot, expires, value), size)
 
     def clear(self, _: Any = None) -> None:
         """Drop every value: the snapshot was replaced."""
@@ -142,15 +136,13 @@ _encode = msgspec.json.Encoder().encode
 def decide(body: Any, snapshot: Snapshot, now: datetime, *, by_image: bool = False) -> Verdict:
     """Return the verdict on a question."""
     request = parse_request(body, snapshot.facts.gpus)
-    target = resolve_target(request, snapshot)
-    basis = _choose_basis(request.changes, by_image)
     return evaluate(
         request.stack,
-        target,
+        resolve_target(request, snapshot),
         facts=snapshot.facts,
         matrix=snapshot.matrix,
         now=now,
-        basis=basis,
+        basis=_choose_basis(request.changes, by_image),
     )
 
 
@@ -161,8 +153,6 @@ def _choose_basis(changes: Any, by_image: bool) -> Basis:
 
 
 class _Assessment(Struct, frozen=True, gc=False):
-    """The verdict on a stack and a target, whatever the image."""
-
     found: Verdict
     policy: Policy
 
@@ -175,7 +165,7 @@ class Decider:
 
     def __init__(self) -> None:
         self._assessed: SnapshotCache[_Assessment] = SnapshotCache(
-            _assessment_size, most_bytes=_ASSESSMENT_BYTES
+            lambda assessment: verdict_size(assessment.found), most_bytes=_ASSESSMENT_BYTES
         )
         self.clear = self._assessed.clear
 
@@ -206,10 +196,6 @@ def verdict_size(verdict: Verdict) -> int:
     """Estimate the bytes that a verdict takes in memory."""
     findings = sum(1 + len(finding.fixes) for finding in verdict.findings)
     return _VERDICT_BYTES + _FINDING_BYTES * findings + _PART_BYTES * len(verdict.stack)
-
-
-def _assessment_size(assessment: _Assessment) -> int:
-    return verdict_size(assessment.found)
 
 
 def _assessment_key(body: Any, snapshot: Snapshot) -> bytes | None:

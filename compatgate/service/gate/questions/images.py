@@ -40,12 +40,7 @@ from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 
 class RegistryPlace(Struct, frozen=True):
-    """A registry, or the repositories below a path in it.
-
-    Attributes:
-        host: as references write it, with its port; ``docker.io`` for Docker Hub.
-        path: ``team``; empty: the whole registry.
-    """
+    """A registry as references write it (``docker.io`` for Docker Hub), or a path in it."""
 
     host: str
     path: str = ""
@@ -100,10 +95,8 @@ def parse_networks(texts: Sequence[str], field: str) -> tuple[IPv4Network | IPv6
         try:
             found.append(ip_network(item))
         except ValueError as error:
-            hint = "like 10.20.0.0/16 or fd00::/8"
-            raise BadInput(
-                f"not a network: {quote_error(error)}", field=field, value=item, hint=hint
-            ) from None
+            what, hint = f"not a network: {quote_error(error)}", "like 10.20.0.0/16 or fd00::/8"
+            raise BadInput(what, field=field, value=item, hint=hint) from None
     return tuple(dict.fromkeys(found))
 
 
@@ -202,19 +195,17 @@ class ImageReader:
         flight: _RunningReading | None = None
         while flight is None or not flight.over:
             flight = flight or self._flights.get(key)
-            if flight is None and self._has_room(name):
-                flight = self._begin(key, name, facts)
+            if flight is None:
+                # One slow registry must not block the others.
+                same = sum(one.registry == name.registry for one in self._flights.values())
+                most = max(1, self._at_once - _RESERVED_READINGS)
+                if len(self._flights) < self._at_once and same < most:
+                    flight = self._begin(key, name, facts)
             left = end - time.monotonic()
             if left <= 0:
                 raise self._timeout(name, wait_s, begun=flight is not None)
             self._changed.wait(left)
         return flight
-
-    def _has_room(self, name: Reference) -> bool:
-        """Tell whether another reading may start; one slow registry must not block the others."""
-        same = sum(flight.registry == name.registry for flight in self._flights.values())
-        most = max(1, self._at_once - _RESERVED_READINGS)
-        return len(self._flights) < self._at_once and same < most
 
     def _begin(self, key: ReadingKey, name: Reference, facts: Facts) -> _RunningReading:
         flight = _RunningReading(name.registry)
@@ -255,12 +246,9 @@ class ImageReader:
 
     def _timeout(self, name: Reference, wait_s: float, *, begun: bool) -> RegistryTimeout:
         what = "reading" if begun else f"{self._at_once} other images are being read; reading"
-        return RegistryTimeout(
-            f"{what} {name} took longer than {wait_s:.3g} seconds",
-            field="image",
-            hint="the gate continues to read the image; ask again, or set a longer serve"
-            " --image-deadline",
-        )
+        what = f"{what} {name} took longer than {wait_s:.3g} seconds"
+        hint = "the gate continues to read the image; ask again, or set a longer serve"
+        return RegistryTimeout(what, field="image", hint=f"{hint} --image-deadline")
 
 
 SETTING = "compatgate serve --registry (COMPATGATE_REGISTRIES)"
@@ -270,13 +258,9 @@ _PLATFORMS = {"x86_64": "linux/amd64", "aarch64": "linux/arm64"}
 
 
 class ImageSettings(Struct, frozen=True):
-    """Settings of the operator for reading images.
+    """Settings of the operator for reading images; without registries none is read.
 
-    Attributes:
-        registries: allowed; none: no image is read.
-        waiting: most questions that wait for an image at the same time; the other threads stay
-            free for questions without an image.
-        options: mirrors, TLS, credentials and cache, as for `read_image`.
+    So many questions may wait for images: other threads stay free for questions without an image.
     """
 
     registries: tuple[RegistryPlace, ...] = ()
@@ -303,14 +287,9 @@ class Images:
     ) -> CompletedQuestion:
         """Return a question completed with the stack of its image.
 
-        Args:
-            wait_s: seconds to wait for the image, at most the operator's deadline; None: the
-                deadline.
-
-        Returns:
-            Without an image, the question as asked. With an image that must not be read, the
-            question with a remark. Else the question with the image's stack, which wins over the
-            stated one, and with the digest.
+        Without an image, the question as asked. With an image that must not be read, the question
+        with a remark. Else the question with the image's stack, which wins over the stated one, and
+        with the digest. It waits ``wait_s`` at most, and never longer than the operator's deadline.
         """
         image = body.get("image") if isinstance(body, Mapping) else None
         if not isinstance(image, str) or not image:

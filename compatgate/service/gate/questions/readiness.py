@@ -18,12 +18,9 @@ from compatgate.errors import CompatgateError, Unavailable, quote_error
 DEADLINE_SECONDS = 2.0
 REUSED_SECONDS = 1.0
 """Time for which a result is reused."""
-_HINT = "the database or its disk has stalled; the check continues, ask again"
 
 
 class _ReadinessCheck:
-    """A check that is running, or that ended with a state or an error."""
-
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.ended = 0.0
@@ -64,13 +61,13 @@ class Readiness:
         left = latest.began + DEADLINE_SECONDS - time.monotonic()
         if not latest.over.wait(max(left, 0.0)):
             what = f"recording a decision takes longer than {DEADLINE_SECONDS:g} seconds"
-            raise Unavailable(what, field="database", hint=_HINT)
+            hint = "the database or its disk has stalled; the check continues, ask again"
+            raise Unavailable(what, field="database", hint=hint)
         if latest.error is not None:
             raise copy.copy(latest.error)
         return latest.state
 
     def _recent(self) -> _ReadinessCheck:
-        """Return the running check, a recent one, or a new one."""
         with self._choosing:
             if self._process != os.getpid():  # the parent's check never ends in this process
                 self._latest, self._process = None, os.getpid()
@@ -82,8 +79,7 @@ class Readiness:
                 try:
                     thread.start()
                 except RuntimeError:  # the system has no threads left
-                    raise Unavailable(
-                        "the system cannot start another thread", hint="ask again"
-                    ) from None
+                    what = "the system cannot start another thread"
+                    raise Unavailable(what, hint="ask again") from None
                 self._latest = new
             return self._latest

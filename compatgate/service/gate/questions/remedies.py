@@ -12,7 +12,7 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.matrix import Matrix, Waiver
+from compatgate.core.matrix import Waiver
 from compatgate.core.remedies import Remedy, find_remedies, make_judge
 from compatgate.core.request import Target, parse_pool
 from compatgate.core.rule import REFUSING, Verdict
@@ -67,8 +67,8 @@ def resolve_verdict(snapshot: Snapshot, verdict: Mapping[str, Any]) -> Resolutio
     ):
         return Resolution(remedies=remedies)
     expires = clock.today() + timedelta(days=_WAIVER_DAYS)
-    waived = _add_waiver(snapshot.matrix, _read_waiver(fields, expires))
-    after = make_judge(stack, target, matrix=waived, **basis)({})
+    waivers = (*snapshot.matrix.waivers, _read_waiver(fields, expires))
+    after = make_judge(stack, target, matrix=snapshot.matrix.replace(waivers=waivers), **basis)({})
     denying = () if _is_resolved(after) else after.findings
     return Resolution(
         remedies=remedies,
@@ -110,7 +110,3 @@ def _read_waiver(fields: Mapping[str, str], expires: date) -> Waiver:
         image=fields.get("image"),
         components={name: parse_constraint(name, text) for name, text in components.items()},
     )
-
-
-def _add_waiver(matrix: Matrix, waiver: Waiver) -> Matrix:
-    return matrix.replace(waivers=(*matrix.waivers, waiver))

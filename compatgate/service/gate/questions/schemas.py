@@ -63,7 +63,7 @@ class GateRequest(Struct, frozen=True, forbid_unknown_fields=True):
         Annotated[list[Text], Meta(min_length=1)] | None,
         Meta(
             description="names of the target's pools to check; default: all. The verdict then says "
-            "that it does not cover the whole target (CG833)",
+            "that it does not cover the whole target (CG833)"
         ),
     ] = None
     pool: PoolQuestion | None = None

@@ -45,13 +45,8 @@ T = TypeVar("T")
 class Gate:
     """Answers questions, and logs each decision.
 
-    Any number of threads may use a gate, and a process may make one before it forks.
-
-    Args:
-        images: which images the gate reads; None: an image is only a label.
-        commit: ``async``: an answer may leave before PostgreSQL's disk has the decision.
-        wheels: indexes whose wheels the gate measures; None: packages without a record stay open.
-        spool: where decisions wait while the database is unavailable; None: there are none then.
+    Any number of threads may use a gate, and a process may make one before it forks. Without
+    images, an image is only a label; without wheels, packages without a record stay open.
     """
 
     def __init__(
@@ -68,13 +63,21 @@ class Gate:
         self.facts = snapshots.facts
         self.snapshots = snapshots
         self.overlays = overlays
-        self._images = _make_images(images, overlays) if images else None
-        self._wheels = _make_wheels(wheels, self.snapshots) if wheels and wheels.measures else None
+        self._images: Images | None = None
+        if images:  # a client for registries: not for every command
+            from compatgate.service.gate.questions.images import Images
+
+            self._images = Images(images, overlays)
+        self._wheels: WheelMeasurer | None = None
+        if wheels and wheels.measures:  # a client for indexes: not for every command
+            from compatgate.service.gate.questions.wheels import WheelMeasurer
+
+            self._wheels = WheelMeasurer(wheels, snapshots.know)
         self.commit: CommitMode = commit
         self._log = self._make_log(spool)
         self._answers: SnapshotCache[Answer] = SnapshotCache(lambda answer: answer.size)
         self._decider = Decider()
-        self.snapshots.on_new = self._clear_caches
+        snapshots.on_new = self._clear_caches
         self._keeper: OutageKeeper | None = None
         self.readiness = Readiness(self._check_recording)
         self.compute: Compute = compute_here
@@ -100,13 +103,10 @@ class Gate:
     ) -> AnswerRecord:
         """Decide without logging; `submit` logs what this returns.
 
-        Args:
-            source: ``rest``, ``cli``, ``hook:kubernetes``, ...
-            image_s: seconds to wait for the image; 0: unread; None: the configured deadline.
+        ``source``: ``rest``, ``cli``, ``hook:kubernetes``, ... ``image_s``: seconds to wait for the
+        image; 0: it stays unread; None: the configured deadline.
         """
-        began = time.perf_counter_ns()
-        now = clock.now()
-        snapshot = self.snapshots.current()
+        began, now, snapshot = time.perf_counter_ns(), clock.now(), self.snapshots.current()
         found = self._answers.get(question, snapshot, now)
         if found is not None:
             return _record_answer(found.at(format_moment(now)), now, began, asked_by, source)
@@ -206,7 +206,6 @@ class Gate:
     def _complete(
         self, body: Any, snapshot: Snapshot, image_s: float | None = None
     ) -> CompletedQuestion:
-        """Return a question completed with the stack of its image."""
         if self._images is None or image_s == 0:
             return CompletedQuestion(body)
         return self._images.complete(body, snapshot, image_s)
@@ -278,7 +277,6 @@ class Gate:
         return state
 
     def _check_recording(self) -> dict[str, Any]:
-        """Check that a decision can be recorded, and return the state of `check_ready`."""
         self._log.rehearse()
         return self.check_ready()
 
@@ -331,20 +329,6 @@ def _record_answer(
 ) -> AnswerRecord:
     took_us = (time.perf_counter_ns() - began_ns) // 1000
     return AnswerRecord(answer, make_decision(answer.verdict, now, asked_by, source, took_us))
-
-
-def _make_wheels(wheels: WheelSettings, snapshots: Snapshots) -> WheelMeasurer:
-    # a client for indexes: not for every command
-    from compatgate.service.gate.questions.wheels import WheelMeasurer
-
-    return WheelMeasurer(wheels, snapshots.know)
-
-
-def _make_images(images: ImageSettings, overlays: Sequence[str] | None) -> Images:
-    # a client for registries: not for every command
-    from compatgate.service.gate.questions.images import Images
-
-    return Images(images, overlays)
 
 
 class Compute(Protocol):

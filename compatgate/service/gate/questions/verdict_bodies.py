@@ -18,9 +18,7 @@ from compatgate.errors import DamagedContent, Unavailable, quote_error
 if TYPE_CHECKING:
     from zstandard import ZstdCompressionDict, ZstdDecompressor
 
-DICTIONARIES = {
-    1: "ef38cfefba8148bb2afa897aad2e07afb5035afb55089c2385387ea7f5b79680",
-}
+DICTIONARIES = {1: "ef38cfefba8148bb2afa897aad2e07afb5035afb55089c2385387ea7f5b79680"}
 """SHA-256 of each dictionary, by number; new verdicts are packed with the last one."""
 FIRST_NUMBER = 0x43470000
 """Added to a dictionary's number; Zstandard leaves such ids to programs."""

@@ -45,12 +45,9 @@ _log = logging.getLogger("compatgate.gate")
 
 
 class WheelSettings(Struct, frozen=True):
-    """Settings of the operator for measuring wheels.
+    """Settings of the operator for measuring wheels, from indexes in order, or places.
 
-    Attributes:
-        indexes: allowed, in order; without an index or a place, nothing is measured.
-        cache: folder of records; None: records are neither read nor stored.
-        first_pause_s: seconds before the first retry of a failed package; doubles each time.
+    Without a cache records are neither read nor stored. The pause before a retry doubles each time.
     """
 
     indexes: tuple[str, ...] = ()
@@ -68,12 +65,7 @@ class WheelSettings(Struct, frozen=True):
 
 
 class WheelRecords(Struct, frozen=True):
-    """Records of the open packages of a verdict.
-
-    Attributes:
-        records: from earlier measurements; they settle their packages.
-        why: reasons for missing records, by release (``xformers==0.0.35``).
-    """
+    """Records of the open packages of a verdict, or why there is none, by release."""
 
     records: tuple[Record, ...] = ()
     why: Mapping[str, str] = {}
@@ -134,7 +126,6 @@ class WheelMeasurer:
         return {**body, "stack": {**stack, "unmeasured": why}}
 
     def _state(self, package: OpenPackage) -> Record | str:
-        """Return a stored record of this or another process, or why there is none."""
         try:
             known = find_record(build_request(package), self._sources, self._options, aged=False)
         except CompatgateError as error:
@@ -164,7 +155,6 @@ class WheelMeasurer:
         return _MEASURING_TEXT
 
     def _start_thread(self) -> None:
-        """Start one more thread, if the system has one."""
         thread = threading.Thread(target=self._work, daemon=True)
         try:
             thread.start()
@@ -173,7 +163,6 @@ class WheelMeasurer:
         self._threads += 1
 
     def _work(self) -> None:
-        """Measure the packages in the queue until it is empty."""
         while True:
             with self._changed:
                 if not self._waiting:

@@ -11,6 +11,7 @@ from compatgate.documents.text import to_yaml
 from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.route import JSON, LARGEST, Body, Call, NoQuery, Returns, Routes
 from compatgate.service.matrix.documents.document_api import ForceOption
+from compatgate.service.matrix.documents.imports import SYNC_NAME_PATTERN, SyncOptions
 from compatgate.service.matrix.documents.schemas import (
     ENTRY,
     TARGET,
@@ -21,7 +22,6 @@ from compatgate.service.matrix.documents.schemas import (
     SyncBody,
 )
 from compatgate.service.matrix.documents.service import MatrixService
-from compatgate.service.matrix.documents.sync import SYNC_NAME_PATTERN, SyncOptions
 
 routes = Routes("matrix", scope="bless")
 

@@ -19,7 +19,7 @@ from compatgate.core.entry_evidence import index_runs, judge_candidate
 from compatgate.core.facts import Facts
 from compatgate.core.request import Target
 from compatgate.documents.convert import to_entry, to_target
-from compatgate.documents.specs import Document, EntryDoc, TargetDoc, kind_of, target_refs
+from compatgate.documents.specs import EntryDoc, TargetDoc, kind_of, target_refs
 from compatgate.documents.weakening import find_weakened, scope_of, takes_pods
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
@@ -31,6 +31,7 @@ from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 _MAX_NAMED = 5
 """Missing runs that a refusal names."""
+_HINT = "ask an administrator of the gate to run: compatgate token create --name NAME --scope bless"
 
 
 class EvidenceNeeded(Conflict):
@@ -59,18 +60,13 @@ class EvidenceState(Struct, frozen=True):
 
 def list_blessed(edits: Iterable[Edit]) -> list[EntryDoc]:
     """Return the entries that edits bless, or whose scope they change while blessed."""
-    return [
-        edit.after
-        for edit in edits
-        if isinstance(edit.after, EntryDoc) and edit.after.spec.status == "blessed" and _new(edit)
-    ]
-
-
-def _new(edit: Edit) -> bool:
-    before, after = edit.before, edit.after
-    if not isinstance(before, EntryDoc) or not isinstance(after, EntryDoc):
-        return True
-    return before.spec.status != "blessed" or scope_of(before.spec) != scope_of(after.spec)
+    blessed = []
+    for before, after in ((edit.before, edit.after) for edit in edits):
+        if isinstance(after, EntryDoc) and after.spec.status == "blessed":
+            was = before.spec if isinstance(before, EntryDoc) else None
+            if not was or was.status != "blessed" or scope_of(was) != scope_of(after.spec):
+                blessed.append(after)
+    return blessed
 
 
 def assess_evidence(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) -> EvidenceState:
@@ -120,9 +116,6 @@ def require_evidence(edits: Sequence[Edit], snapshot: Snapshot, facts: Facts) ->
         )
 
 
-_HINT = "ask an administrator of the gate to run: compatgate token create --name NAME --scope bless"
-
-
 def check_edits(session: Session, edits: Sequence[Edit], author: Principal | None) -> None:
     """Refuse edits that their author may not make; one is enough to refuse all.
 
@@ -160,27 +153,20 @@ def list_taken(lookup: DocumentLookup, edit: Edit) -> list[str]:
     if not isinstance(after, TargetDoc):
         return []
     former = before if isinstance(before, TargetDoc) else None
-    if former is not None and (former.spec.match, former.spec.policy) == (
-        after.spec.match,
-        after.spec.policy,
-    ):
+    spec, own = after.spec, after.metadata.name
+    if former and (former.spec.match, former.spec.policy) == (spec.match, spec.policy):
         return []
-    return [
-        one.metadata.name
-        for one in lookup.targets()
-        if one.metadata.name != after.metadata.name and takes_pods(former, after, one)
-    ]
+    others = (one for one in lookup.targets() if one.metadata.name != own)
+    return [one.metadata.name for one in others if takes_pods(former, after, one)]
 
 
 def targets_of(edit: Edit) -> list[str]:
     """Return the targets that an edit concerns, before and after; ``*`` is all of them."""
-    sides: Iterable[Document | None] = (edit.before, edit.after)
-    names: dict[str, None] = {}
-    for side in sides:
+    names: list[str] = []
+    for side in (edit.before, edit.after):
         if side:
-            own = isinstance(side, TargetDoc)
-            names |= dict.fromkeys([side.metadata.name] if own else target_refs(side))
-    return list(names)
+            names += [side.metadata.name] if isinstance(side, TargetDoc) else target_refs(side)
+    return list(dict.fromkeys(names))
 
 
 def _refuse_weakening(edit: Edit, taken: Sequence[str], author: Principal) -> None:
@@ -194,10 +180,5 @@ def _refuse_weakening(edit: Edit, taken: Sequence[str], author: Principal) -> No
     if not weakened:
         return
     kind, name = kind_of(edit.document).lower(), edit.document.metadata.name
-    raise AccessRefused(
-        f"the token {author.name} lacks the scope bless; the {kind} {name} needs it {weakened}",
-        principal=author,
-        field="scope",
-        value="bless",
-        hint=_HINT,
-    )
+    what = f"the token {author.name} lacks the scope bless; the {kind} {name} needs it {weakened}"
+    raise AccessRefused(what, principal=author, field="scope", value="bless", hint=_HINT)

@@ -66,11 +66,7 @@ class ForceOption(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Documents(Struct, frozen=True):
-    """Handles requests about one kind of document.
-
-    Attributes:
-        remarks: returns additional members of a document in an answer.
-    """
+    """Handles requests about one kind of document; ``remarks`` adds members to an answer."""
 
     kind: Kind
     plural: str
@@ -274,10 +270,5 @@ def list_waivers(call: Call[WaiverFilters]) -> Reply:
 
 
 WAIVER_ROUTES = document_routes(
-    "Waiver",
-    "waivers",
-    scope="bless",
-    body=WaiverChange,
-    shown=WaiverBody,
-    example=WAIVER,
+    "Waiver", "waivers", scope="bless", body=WaiverChange, shown=WaiverBody, example=WAIVER
 )

@@ -75,8 +75,7 @@ class RunEvidenceBody(EvidenceBody, frozen=True, forbid_unknown_fields=True):
     discarded: Annotated[DiscardBody | None, Meta(description="null: the run counts")]
     pool: RunPoolBody
     changed: Annotated[
-        str,
-        Meta(description="how the row differs from the audit log, so that it does not count"),
+        str, Meta(description="how the row differs from the audit log, so that it does not count")
     ] = ""
 
 

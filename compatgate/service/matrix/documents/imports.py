@@ -1,8 +1,14 @@
-"""Read documents of a change; import, export and compare documents of the matrix."""
+"""Read documents of a change; import, sync, export and compare documents of the matrix.
+
+A sync makes the stored matrix equal to files. It may have a name, which every document that it
+stores then carries as a label. It deletes only documents with its own label; it adopts documents
+without one, since the files name them, and takes those of another sync only if told so. A sync
+without a name owns and deletes nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -11,9 +17,11 @@ from sqlalchemy.orm import Session
 from compatgate.core.facts.nvidia import Gpus
 from compatgate.core.matrix import ANY_TARGET
 from compatgate.core.performance import pause_garbage_collection
+from compatgate.documents.ownership import SYNC_LABEL, Key, owner_of, set_owner
 from compatgate.documents.sources import DocumentProblem, FieldPath, Source
 from compatgate.documents.specs import (
     KINDS,
+    NAME_PATTERN,
     Change,
     Document,
     Kind,
@@ -27,7 +35,7 @@ from compatgate.documents.specs import (
 )
 from compatgate.documents.text import RawDocument
 from compatgate.documents.validation import ParsedDocuments, read_body, read_documents
-from compatgate.errors import Conflict
+from compatgate.errors import BadInput, Conflict, ManyProblems
 from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents import waivers as waiver_limits
 from compatgate.service.matrix.documents.revisions import (
@@ -37,17 +45,15 @@ from compatgate.service.matrix.documents.revisions import (
     read_versions_at,
     require_revision,
 )
+from compatgate.service.matrix.documents.schemas import DocumentName, SyncBody
+
+SYNC_NAME_PATTERN = NAME_PATTERN
+_MAX_USES = 10_000
+_MAX_NAMED = 5
 
 
 class ImportResult(Struct, frozen=True):
-    """The result of an import or of a dry run.
-
-    Attributes:
-        unchanged: number of documents that are stored already.
-        revision: made by the import; None: a dry run, or nothing to change.
-        edits: of the plan, for whoever looks further; empty: the import was made.
-        warnings: what ``force`` let through.
-    """
+    """The result of an import, or of a dry run: then without a revision, but with its edits."""
 
     changes: tuple[Change, ...]
     unchanged: int
@@ -73,12 +79,8 @@ class ChangeReader:
     """Reads the documents of a change; every change of the matrix passes here.
 
     Targets must exist, waivers must fit their policies, and something must be able to run the
-    suites that policies name. What is stored already stays valid.
-
-    ``force`` accepts suites that nothing can run, with a warning: a worker will bring them.
-
-    Attributes:
-        warnings: what ``force`` let through, so far.
+    suites that policies name. What is stored already stays valid. ``force`` accepts suites that
+    nothing can run, with a warning: a worker will bring them.
     """
 
     def __init__(
@@ -128,14 +130,17 @@ class ChangeReader:
 
 def plan_import(session: Session, imported: Sequence[Document]) -> tuple[ImportResult, list[Edit]]:
     """Return the expected result of an import, and its edits."""
-    stored = documents.find_documents(session, [key_of(document) for document in imported])
-    edits = [
-        Edit(stored.get(key_of(document)), document)
-        for document in sorted(imported, key=order_of)
-        if stored.get(key_of(document)) != document
-    ]
-    changes = [c for edit in edits if (c := compare_document(edit.before, edit.after))]
-    return ImportResult(tuple(changes), len(imported) - len(edits)), edits
+    edits = _list_edits(imported, documents.find_documents(session, [*map(key_of, imported)]))
+    return ImportResult(tuple(_list_changes(edits)), len(imported) - len(edits)), edits
+
+
+def _list_edits(read: Iterable[Document], stored: Mapping[Key, Document]) -> list[Edit]:
+    edits = (Edit(stored.get(key_of(one)), one) for one in sorted(read, key=order_of))
+    return [edit for edit in edits if edit.before != edit.after]
+
+
+def _list_changes(edits: Iterable[Edit]) -> list[Change]:
+    return [c for edit in edits if (c := compare_document(edit.before, edit.after))]
 
 
 def check_import(session: Session, imported: Sequence[Document]) -> None:
@@ -210,3 +215,73 @@ def _load_texts(session: Session, revision: int | None) -> dict[tuple[Kind, str]
     if revision != 0:
         require_revision(session, revision)
     return {(kind, name): text for kind, name, text, _ in read_texts_at(session, revision)}
+
+
+class SyncOptions(Struct, frozen=True):
+    """Options of a sync: its name, to delete what the files lack, and to take over from others."""
+
+    name: str | None = None
+    prune: bool = False
+    take_over: bool = False
+
+
+def plan_sync(
+    session: Session, read: Sequence[Document], options: SyncOptions
+) -> tuple[SyncBody, list[Edit]]:
+    """Return the expected result of a sync, and its edits."""
+    if options.prune and options.name is None:
+        hint = "a sync deletes only documents that carry its name"
+        raise BadInput("needs the name of the sync", field="prune", value=True, hint=hint)
+    keys = {key_of(document) for document in read}
+    stored = documents.find_documents(session, keys)
+    _refuse_foreign(read, stored, options)
+    own = [set_owner(one, options.name) if options.name else one for one in read]
+    edits = _list_edits(own, stored)
+    mine: dict[Key, Document] = {}
+    if options.name is not None:
+        mine = documents.find_documents_with_label(session, SYNC_LABEL, options.name)
+    lacking = sorted((one for key, one in mine.items() if key not in keys), key=order_of)
+    if options.prune:
+        edits += [Edit(one, None) for one in reversed(lacking)]  # targets go last
+        for target, uses in find_uses_left(session, edits, _MAX_USES):
+            named = ", ".join(f"{kind} {name}" for kind, name in uses[:_MAX_NAMED])
+            what = f"the files lack the target {target!r}, but {named} use it"
+            hint = "keep the target in the files, or change the documents that use it"
+            raise Conflict(what, field="prune", value=target, hint=hint)
+    result = SyncBody(
+        options.name,
+        _list_changes(edits),
+        adopted=[
+            DocumentName(*key_of(edit.document))
+            for edit in edits
+            if edit.before and edit.after and owner_of(edit.before) != owner_of(edit.after)
+        ],
+        left=[] if options.prune else [DocumentName(*key_of(one)) for one in lacking],
+        unchanged=len(read) - sum(edit.after is not None for edit in edits),
+        revision=None,
+    )
+    return result, edits
+
+
+def _refuse_foreign(
+    read: Iterable[Document], stored: dict[Key, Document], options: SyncOptions
+) -> None:
+    problems = []  # as they are stored, or as the files label them
+    for document in read:
+        kind, name = key_of(document)
+        before = stored.get((kind, name))
+        stated = owner_of(document)
+        owners = {stated, owner_of(before) if before else None} - {options.name or stated}
+        for owner in sorted(filter(None, owners)):
+            problems.append(
+                DocumentProblem(
+                    f"{kind} {name} belongs to the sync {owner!r}",
+                    path=("metadata", "labels", SYNC_LABEL),
+                    document=f"{kind} {name}",
+                    value=owner,
+                    hint=f"use --name {owner}, or take it over with --take-over",
+                )
+            )
+    if problems and not options.take_over:
+        count = "1 document belongs" if len(problems) == 1 else f"{len(problems)} documents belong"
+        raise ManyProblems(f"{count} to another sync; nothing was changed", problems)

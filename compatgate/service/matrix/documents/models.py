@@ -18,8 +18,6 @@ from compatgate.kit.database.tables import Base, BigKey, UtcTime
 
 
 class _Document:
-    """Columns that all kinds of documents share."""
-
     name: Mapped[str] = mapped_column(Text, primary_key=True)
     document: Mapped[str] = mapped_column(Text, comment="The document as JSON")
     revision: Mapped[int] = mapped_column(
@@ -128,13 +126,7 @@ class DocumentChange(Base):
 
 
 class StoredDocument(Struct, frozen=True):
-    """A stored document.
-
-    Attributes:
-        document: plain data, as in files.
-        revision: of this version.
-        warnings: what ``force`` let through, of the change just made.
-    """
+    """A stored document as in files, and what ``force`` let through of the change just made."""
 
     kind: str
     name: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 from sqlalchemy import ColumnElement, delete, exists, insert, or_, select, update
@@ -20,18 +20,15 @@ from compatgate.documents.specs import (
     KINDS,
     Document,
     EntryDoc,
-    EntryMetadata,
     Kind,
     TargetDoc,
-    TargetMetadata,
     WaiverDoc,
     decode,
     encode,
-    key_of,
     kind_of,
     target_refs,
 )
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_limit, page
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_limit, in_parts, page
 from compatgate.kit.principal import TargetPatterns
 from compatgate.service.matrix.documents.models import (
     Entry,
@@ -44,9 +41,6 @@ from compatgate.service.matrix.documents.models import (
 
 Model = type[Target] | type[Entry] | type[Waiver]
 MODELS: dict[Kind, Model] = {"Target": Target, "Entry": Entry, "Waiver": Waiver}
-T = TypeVar("T")
-_CHUNK = 500
-"""Values in one ``IN (...)``: SQLite limits the parameters of a statement."""
 
 
 def get_document(session: Session, kind: Kind, name: str) -> StoredDocument | None:
@@ -96,7 +90,7 @@ def find_documents(
     for kind in KINDS:
         model = MODELS[kind]
         names = [name for k, name in keys if k == kind]
-        for chunk in _chunks(names):
+        for chunk in in_parts(names):
             query = select(model.name, model.document).where(model.name.in_(chunk))
             for name, text in session.execute(query):
                 found[kind, name] = decode(kind, text)
@@ -138,10 +132,8 @@ def find_documents_with_label(
     found: dict[tuple[Kind, str], Document] = {}
     for kind in KINDS:
         model = MODELS[kind]
-        query = select(model.name, model.document)
-        for name, text in session.execute(
-            query.where(model.document.contains(written, autoescape=True))
-        ):
+        having = model.document.contains(written, autoescape=True)
+        for name, text in session.execute(select(model.name, model.document).where(having)):
             document = decode(kind, text)
             if document.metadata.labels.get(key) == value:
                 found[kind, name] = document
@@ -192,9 +184,14 @@ def _apply_kind_edits(
     at: datetime,
 ) -> None:
     model = MODELS[kind]
-    _delete_references(session, kind, [key_of(before)[1] for before, _ in edits if before])
-    gone = [key_of(before)[1] for before, after in edits if before and not after]
-    for chunk in _chunks(gone):
+    for chunk in in_parts([before.metadata.name for before, _ in edits if before]):
+        references = delete(TargetUse).where(TargetUse.kind == kind, TargetUse.name.in_(chunk))
+        if kind == "Target":
+            references = delete(Pool).where(Pool.target.in_(chunk))
+        session.execute(references)
+    for chunk in in_parts(
+        [before.metadata.name for before, after in edits if before and not after]
+    ):
         session.execute(delete(model).where(model.name.in_(chunk)))
     rows = [(before, after, _to_columns(after, revision, at)) for before, after in edits if after]
     made = [{**row, "created_at": at} for before, _, row in rows if before is None]
@@ -213,36 +210,19 @@ def _to_columns(document: Document, revision: int, at: datetime) -> dict[str, An
         "revision": revision,
         "updated_at": at,
     }
-    match document:
-        case TargetDoc():
-            row |= _to_about_columns(document.metadata)
-        case EntryDoc():
-            row |= _to_about_columns(document.metadata)
-            row["status"] = document.spec.status
-            row["components"] = join_spaced(document.spec.components)
-        case WaiverDoc():
-            row["owner"] = document.spec.owner
-            row["expires"] = document.spec.expires
+    if isinstance(document, WaiverDoc):
+        return row | {"owner": document.spec.owner, "expires": document.spec.expires}
+    labels = join_spaced(f"{key}={value}" for key, value in document.metadata.labels.items())
+    row |= {"labels": labels, "owner": document.metadata.owner or ""}
+    if isinstance(document, EntryDoc):
+        components = join_spaced(document.spec.components)
+        row |= {"status": document.spec.status, "components": components}
     return row
-
-
-def _to_about_columns(metadata: TargetMetadata | EntryMetadata) -> dict[str, str]:
-    labels = join_spaced(f"{key}={value}" for key, value in metadata.labels.items())
-    return {"labels": labels, "owner": metadata.owner or ""}
 
 
 def join_spaced(words: Any) -> str:
     """Join words with spaces around each, so that a filter can find a whole word."""
     return f" {' '.join(sorted(words))} "
-
-
-def _delete_references(session: Session, kind: Kind, names: Sequence[str]) -> None:
-    for chunk in _chunks(names):
-        if kind == "Target":
-            session.execute(delete(Pool).where(Pool.target.in_(chunk)))
-        else:
-            uses = delete(TargetUse).where(TargetUse.kind == kind, TargetUse.name.in_(chunk))
-            session.execute(uses)
 
 
 def _insert_references(session: Session, documents: Sequence[Document]) -> None:
@@ -261,11 +241,6 @@ def _insert_references(session: Session, documents: Sequence[Document]) -> None:
         session.execute(insert(Pool), pools)
     if uses:
         session.execute(insert(TargetUse), uses)
-
-
-def _chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    for start in range(0, len(items), _CHUNK):
-        yield items[start : start + _CHUNK]
 
 
 def list_documents(
@@ -306,13 +281,11 @@ def list_documents(
 
 
 def _names(kind: Kind, wanted: ColumnElement[bool]) -> ColumnElement[bool]:
-    """Return the condition that a document names a wanted target, or all targets."""
     uses = exists().where(TargetUse.kind == kind, TargetUse.name == MODELS[kind].name)
     return uses.where(or_(wanted, TargetUse.target == ANY_TARGET))
 
 
 def _contains_word(column: str) -> Callable[[Kind, str], ColumnElement[bool]]:
-    """Return the condition that a column of spaced words contains a word."""
     return lambda kind, word: getattr(MODELS[kind], column).contains(f" {word} ", autoescape=True)
 
 

@@ -14,15 +14,7 @@ from sqlalchemy import and_, exists, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from compatgate.documents import specs as compared
-from compatgate.documents.specs import (
-    Document,
-    Kind,
-    decode,
-    encode,
-    key_of,
-    kind_of,
-    to_body,
-)
+from compatgate.documents.specs import Document, Kind, decode, encode, key_of, kind_of, to_body
 from compatgate.errors import NotFound
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
@@ -142,36 +134,19 @@ def make_revision(
     session.execute(insert(Revision), [revision])
     session.execute(insert(DocumentChange), rows)
     write(session, [(e.before, e.after) for e in edits], revision=number, at=made_at)
-    _audit_revision(session, revision, rows, consent, detail)
-    if consent:
-        consent.note(session, number)
-    return number
-
-
-def _audit_revision(
-    session: Session,
-    revision: dict[str, Any],
-    rows: Sequence[dict[str, Any]],
-    consent: Consent | None,
-    detail: Mapping[str, Any],
-) -> None:
     audited = {
         **(consent.to_detail() if consent else {}),
         **detail,
-        "revision": revision["number"],
-        "reason": revision["reason"],
+        "revision": number,
+        "reason": reason,
         "sha256": digest_revision(revision, rows),
-        "proposal": revision.get("proposal"),
+        "proposal": proposal or None,
     }
     subject = f"{rows[0]['kind']} {rows[0]['name']}" if len(rows) == 1 else f"{len(rows)} documents"
-    audit.append(
-        session,
-        at=revision["made_at"],
-        actor=revision["author"],
-        action=f"matrix.{revision['action']}",
-        subject=subject,
-        detail=audited,
-    )
+    audit.append(session, author, f"matrix.{action}", subject, audited, made_at)
+    if consent:
+        consent.note(session, number)
+    return number
 
 
 def digest_revision(revision: dict[str, Any], changes: Iterable[dict[str, Any]]) -> str:

@@ -87,12 +87,10 @@ class EntryBody(_Stored[Literal["Entry"], EntryMetadata, EntrySpec], frozen=True
     """A stored entry."""
 
     warnings: Annotated[
-        list[WarningBody],
-        Meta(description="warnings of failed re-runs; omitted if none"),
+        list[WarningBody], Meta(description="warnings of failed re-runs; omitted if none")
     ] = []
     promotion: Annotated[
-        Promotion | None,
-        Meta(description="promotion of a candidate; omitted for other entries"),
+        Promotion | None, Meta(description="promotion of a candidate; omitted for other entries")
     ] = None
 
 
@@ -213,10 +211,9 @@ class RevisionBody(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     reason: str
     action: str
     count: Annotated[int, Meta(description="number of changed documents")]
-    proposal: Annotated[
-        str | None,
-        Meta(description="merged proposal; null: a direct change"),
-    ] = None
+    proposal: Annotated[str | None, Meta(description="merged proposal; null: a direct change")] = (
+        None
+    )
 
 
 class RevisionDetail(RevisionBody, frozen=True, forbid_unknown_fields=True, kw_only=True):

@@ -18,14 +18,18 @@ from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database, in_reading
 from compatgate.kit.principal import Authorship
-from compatgate.service.matrix.documents import imports, revisions, sync
+from compatgate.service.matrix.documents import imports, revisions
 from compatgate.service.matrix.documents import repository as lists
 from compatgate.service.matrix.documents.blessing import check_edits, list_blessed, require_evidence
-from compatgate.service.matrix.documents.imports import ChangeReader, ImportResult, UnknownSuites
+from compatgate.service.matrix.documents.imports import (
+    ChangeReader,
+    ImportResult,
+    SyncOptions,
+    UnknownSuites,
+)
 from compatgate.service.matrix.documents.models import StoredDocument
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.documents.schemas import SyncBody
-from compatgate.service.matrix.documents.sync import SyncOptions
 from compatgate.service.matrix.proposals.agreement import propose_refused, require_consent
 from compatgate.service.matrix.snapshots.reader import Snapshots
 
@@ -203,7 +207,6 @@ class MatrixService:
     def _read_files(
         self, sources: Sequence[Source], by: Authorship
     ) -> tuple[list[Document], tuple[str, ...]]:
-        """Return the documents of files, and what ``force`` lets through."""
         by.check()
         with self._database.reading() as session:
             reader = self.open_reader(session, force=by.force)
@@ -219,7 +222,7 @@ class MatrixService:
     ) -> SyncBody:
         """Make the stored matrix equal to files, as one revision or not at all."""
         read, warnings = self._read_files(sources, by)
-        plan = partial(sync.plan_sync, read=read, options=options)
+        plan = partial(imports.plan_sync, read=read, options=options)
         if dry_run:
             found, _ = self._check_plan(plan, by)
         else:
@@ -271,7 +274,6 @@ class MatrixService:
 
 
 def _show_stored(session: Session, kind: Kind, name: str, reader: ChangeReader) -> StoredDocument:
-    """Return a document just stored, with what ``force`` let through."""
     return replace(require_document(session, kind, name), warnings=tuple(reader.warnings))
 
 
@@ -279,10 +281,7 @@ def _require_revision(session: Session, kind: Kind, name: str, expected: int | N
     """Return the stored document, unless its revision is not the expected one."""
     stored = require_document(session, kind, name)
     if expected is not None and stored.revision != expected:
-        raise Conflict(
-            f"revision {stored.revision} changed the {kind} {name!r} meanwhile",
-            field="revision",
-            value=expected,
-            hint="read the document again and repeat the change",
-        )
+        what = f"revision {stored.revision} changed the {kind} {name!r} meanwhile"
+        hint = "read the document again and repeat the change"
+        raise Conflict(what, field="revision", value=expected, hint=hint)
     return lists.find_documents(session, [(kind, name)])[kind, name]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, timedelta
 from typing import Any, Literal
 
@@ -40,11 +41,13 @@ def make_waiver_check(session: Session) -> DocumentCheck:
         changed = [
             (raw, one) for raw, one in waivers if not is_within_limit(stored.get(key_of(one)), one)
         ]
-        targets = _load_targets(session, [one for _, one in changed], [one for _, one in read])
+        names = {name for _, waiver in changed for name in waiver.spec.targets}
+        known = documents.DocumentLookup(session).targets(names)
+        imported = [one for _, one in read if isinstance(one, TargetDoc)]
+        targets = {one.metadata.name: one for one in (*known, *imported)}
         for raw, one in changed:
-            yield from waiver_problems(
-                raw, one, waiver_limit(one.spec.targets, targets, clock.now())
-            )
+            limit = waiver_limit(one.spec.targets, targets, clock.now())
+            yield from waiver_problems(raw, one, limit)
 
     return found
 
@@ -59,22 +62,8 @@ def check_waivers(session: Session, imported: Sequence[Document]) -> None:
     found.raise_if_any()
 
 
-def _load_targets(
-    session: Session, waivers: Sequence[WaiverDoc], read: Sequence[Document]
-) -> dict[str, TargetDoc]:
-    """Return the targets that waivers name, with imported changes."""
-    names = {name for waiver in waivers for name in waiver.spec.targets}
-    read_targets = [one for one in read if isinstance(one, TargetDoc)]
-    stored = documents.DocumentLookup(session).targets(names)
-    return {one.metadata.name: one for one in (*stored, *read_targets)}
-
-
 class Countdown(Struct, frozen=True):
-    """The state of a waiver and the time until its end.
-
-    Attributes:
-        days: from today to the last day; negative: the waiver has ended.
-    """
+    """The state of a waiver, and the days from today to its last day; negative: it has ended."""
 
     waiver: Waiver
     state: WaiverState
@@ -92,29 +81,23 @@ def list_countdowns(
     waivers: Iterable[Waiver], today: date, *, target: str = "", owner: str = "", search: str = ""
 ) -> list[Countdown]:
     """Return waivers, the next to end first."""
-    words = search.casefold().split()
-    found = [
-        count_down(waiver, today)
-        for waiver in waivers
-        if (not target or target in waiver.targets or ANY_TARGET in waiver.targets)
-        and (not owner or owner == waiver.owner)
-        and _waiver_matches(waiver, words)
-    ]
+    words, found = search.casefold().split(), []
+    for waiver in waivers:
+        text = f"{waiver.name} {waiver.reason} {' '.join(waiver.rules)}".casefold()
+        if (
+            (not target or target in waiver.targets or ANY_TARGET in waiver.targets)
+            and (not owner or owner == waiver.owner)
+            and all(word in text for word in words)
+        ):
+            found.append(count_down(waiver, today))
     return sorted(found, key=lambda one: (one.days, one.waiver.name))
-
-
-def _waiver_matches(waiver: Waiver, words: Iterable[str]) -> bool:
-    text = f"{waiver.name} {waiver.reason} {' '.join(waiver.rules)}".casefold()
-    return all(word in text for word in words)
 
 
 def draft_waiver_form(verdict: Mapping[str, Any], on_unknown: str = "fail") -> dict[str, str]:
     """Return form fields for a waiver of exactly the findings that deny a stack.
 
-    Rules that no waiver can cover are left out.
-
-    Args:
-        on_unknown: of the policy; where it is ``fail``, what is unknown denies as well.
+    Rules that no waiver can cover are left out. Where ``on_unknown`` is ``fail``, what is unknown
+    denies.
     """
     denying = {verdict["verdict"], "fail", *(("unknown",) if on_unknown == "fail" else ())}
     against = {f["rule"] for f in verdict["findings"] if f["outcome"] in denying}
@@ -128,17 +111,13 @@ def draft_waiver_form(verdict: Mapping[str, Any], on_unknown: str = "fail") -> d
 
 def match_versions(stack: Mapping[str, Any]) -> dict[str, str]:
     """Return the constraints that exactly the versions of a stack satisfy, by component."""
-    return {name: f"=={value}" for name, value in stack.items() if _can_match(name, value)}
-
-
-def _can_match(name: str, value: Any) -> bool:
-    """Tell whether a waiver can match a component: its version satisfies ``==version``."""
-    if name not in COMPONENTS or name == "driver" or not isinstance(value, str):
-        return False
-    try:
-        return parse_constraint(name, f"=={value}").allows(parse_version(name, value))
-    except BadInput:
-        return False
+    found = {}
+    for name, value in stack.items():
+        if name in COMPONENTS and name != "driver" and isinstance(value, str):
+            with suppress(BadInput):
+                if parse_constraint(name, f"=={value}").allows(parse_version(name, value)):
+                    found[name] = f"=={value}"
+    return found
 
 
 def split_words(text: str) -> list[str]:
@@ -152,12 +131,8 @@ def parse_components(text: str) -> dict[str, str]:
     for line in filter(None, map(str.strip, text.splitlines())):
         parts = _COMPONENT_LINE.fullmatch(line)
         if parts is None:
-            raise BadInput(
-                "needs a version",
-                field="components",
-                value=line,
-                hint="one component per line: torch ~=2.4.0",
-            )
+            hint = "one component per line: torch ~=2.4.0"
+            raise BadInput("needs a version", field="components", value=line, hint=hint)
         if parts[1] in found:
             raise BadInput("is stated twice", field="components", value=parts[1])
         found[parts[1]] = parts[2].strip()

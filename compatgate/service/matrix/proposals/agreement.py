@@ -24,7 +24,7 @@ from compatgate.service.matrix.documents.blessing import list_taken, targets_of
 from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.proposals import repository as proposals
-from compatgate.service.matrix.proposals.models import Proposal, ProposalEvent
+from compatgate.service.matrix.proposals.repository import Proposal, ProposalEvent
 from compatgate.service.matrix.proposals.schemas import Requirement
 from compatgate.service.matrix.snapshots.reader import Snapshots
 
@@ -139,11 +139,7 @@ def propose_refused(database: Database, snapshots: Snapshots) -> Iterator[Sessio
 
 
 class Consent(Struct, frozen=True):
-    """The people who agreed to a change, for the audit log; only the author without a proposal.
-
-    Attributes:
-        people: names of everybody who agreed, the author first.
-    """
+    """The people who agreed to a change, the author first; only the author without a proposal."""
 
     proposal: str | None = None
     people: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents.imports import ChangeReader
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.documents.service import require_document, set_status
-from compatgate.service.matrix.proposals.models import Proposal
+from compatgate.service.matrix.proposals.repository import Proposal
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
 
 Key = tuple[Kind, str]
@@ -77,7 +77,6 @@ def _list_wanted(
 
 
 def _with_pools(body: dict[str, Any], changed: Sequence[ProposedPool]) -> dict[str, Any]:
-    """Return a target's document with other values of its pools."""
     pools = [dict(pool) for pool in body["spec"]["pools"]]
     for one in changed:
         for name in one.values:
@@ -105,12 +104,9 @@ def _check_base(session: Session, edits: Iterable[Edit], base: int | None) -> No
         kind, name = key_of(edit.document)
         stored = documents.get_document(session, kind, name)
         if stored is not None and stored.revision > base:
-            raise Conflict(
-                f"revision {stored.revision} changed the {kind} {name!r} since revision {base}",
-                field="base",
-                value=base,
-                hint="read the document again and propose the change on top of it",
-            )
+            what = f"revision {stored.revision} changed the {kind} {name!r} since revision {base}"
+            hint = "read the document again and propose the change on top of it"
+            raise Conflict(what, field="base", value=base, hint=hint)
 
 
 def check_together(session: Session, edits: Sequence[Edit]) -> None:
@@ -118,12 +114,9 @@ def check_together(session: Session, edits: Sequence[Edit]) -> None:
     imports.check_import(session, [edit.after for edit in edits if edit.after])
     for target, uses in imports.find_uses_left(session, edits, _MAX_USES):
         named_by = ", ".join(f"{kind} {user}" for kind, user in uses[:5])
-        raise Conflict(
-            f"the target {target!r} is still used by {named_by}",
-            field="name",
-            value=target,
-            hint="change or delete them as well",
-        )
+        what = f"the target {target!r} is still used by {named_by}"
+        hint = "change or delete them as well"
+        raise Conflict(what, field="name", value=target, hint=hint)
 
 
 def make_reverting_edits(session: Session, number: int) -> list[Edit]:
@@ -137,12 +130,9 @@ def make_reverting_edits(session: Session, number: int) -> list[Edit]:
             later = revisions.list_later(session, kind, name, number)[:5]
             named.append(f"{kind} {name} by revision {', '.join(map(str, later))}")
         more = f"; and {len(late) - 5} more" if len(late) > 5 else ""
-        raise Conflict(
-            f"later revisions changed documents of revision {number}: {'; '.join(named)}{more}",
-            field="revision",
-            value=number,
-            hint="revert the later revisions first, or propose the documents as they should be",
-        )
+        what = f"later revisions changed documents of revision {number}: {'; '.join(named)}{more}"
+        hint = "revert the later revisions first, or propose the documents as they should be"
+        raise Conflict(what, field="revision", value=number, hint=hint)
     return [Edit(edit.after, edit.before) for edit in made]
 
 

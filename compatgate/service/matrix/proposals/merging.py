@@ -19,8 +19,8 @@ from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.proposals import edits
 from compatgate.service.matrix.proposals import repository as proposals
 from compatgate.service.matrix.proposals.agreement import ApprovalNeeded, Consent, seizes
-from compatgate.service.matrix.proposals.models import EventAction, Proposal
 from compatgate.service.matrix.proposals.readiness import ProposalView, diff_yaml
+from compatgate.service.matrix.proposals.repository import EventAction, Proposal
 
 _MAX_COMMENT = 2000
 _MAX_DIFFERENCE = 16_000
@@ -41,11 +41,8 @@ def require_merger(session: Session, row: Proposal, by: Principal) -> None:
         by.require("bless")
     check_edits(session, row.edits, by)
     alone = all(not by.names.isdisjoint(one.names) for one in row.approvals)
-    if (
-        alone
-        and by.names.isdisjoint(row.names)
-        and any(seizes(session, edit, by.names) for edit in row.edits)
-    ):
+    foreign = by.names.isdisjoint(row.names)
+    if alone and foreign and any(seizes(session, edit, by.names) for edit in row.edits):
         what = f"{row.id} makes {by.name} an approver in place of others"
         raise make_refusal(by, f"{what}: another one approves first", row.id)
 
@@ -80,12 +77,9 @@ def require_digest(row: Proposal, digest: str | None, action: str) -> None:
     diff = "\n".join(diff_yaml(change) for change in row.changes)
     if len(diff) > _MAX_DIFFERENCE:
         diff = f"{diff[:_MAX_DIFFERENCE]}\n... (compatgate matrix show {row.id})"
-    raise DigestNeeded(
-        f"{row.id} {lacks}; they are:\n{strip_controls(diff)}\n",
-        field="digest",
-        value=digest,
-        hint=f"read them, then: compatgate matrix {action} {row.id} --digest {row.digest}",
-    )
+    what = f"{row.id} {lacks}; they are:\n{strip_controls(diff)}\n"
+    hint = f"read them, then: compatgate matrix {action} {row.id} --digest {row.digest}"
+    raise DigestNeeded(what, field="digest", value=digest, hint=hint)
 
 
 def make_refusal(principal: Principal | None, what: str, number: str) -> Exception:
@@ -100,12 +94,9 @@ def require_unchanged(session: Session, row: Proposal) -> None:
     for kind, name in edits.find_conflicts(DocumentLookup(session), row):
         stored = documents.get_document(session, kind, name)
         now = f"is at revision {stored.revision}" if stored else "is deleted"
-        raise Conflict(
-            f"the {kind} {name} has changed since {row.id} was made: it {now}",
-            field="id",
-            value=row.id,
-            hint=f"propose the change again: compatgate matrix propose --update {row.id} FILE",
-        )
+        what = f"the {kind} {name} has changed since {row.id} was made: it {now}"
+        hint = f"propose the change again: compatgate matrix propose --update {row.id} FILE"
+        raise Conflict(what, field="id", value=row.id, hint=hint)
 
 
 def make_merge(session: Session, view: ProposalView, by: Principal, override: str | None) -> None:
@@ -117,20 +108,14 @@ def make_merge(session: Session, view: ProposalView, by: Principal, override: st
     require_unchanged(session, row)
     edits.check_together(session, row.edits)
     if lacks := readiness.list_lacks(row):
-        raise ApprovalNeeded(
-            f"{row.id} is not approved: {'; '.join(lacks)}",
-            store=None,
-            value=row.id,
-            hint=f"another person must read and approve it: compatgate matrix show {row.id}",
-        )
+        what = f"{row.id} is not approved: {'; '.join(lacks)}"
+        hint = f"another person must read and approve it: compatgate matrix show {row.id}"
+        raise ApprovalNeeded(what, store=None, value=row.id, hint=hint)
     evidence = readiness.evidence
     if evidence.required and not override:
-        raise EvidenceNeeded(
-            f"{row.id} lacks evidence that a policy requires: {evidence.describe_required()}",
-            field="override",
-            value=row.id,
-            hint="run these suites, or merge with an override, whose reason stays visible",
-        )
+        what = f"{row.id} lacks evidence that a policy requires: {evidence.describe_required()}"
+        hint = "run these suites, or merge with an override, whose reason stays visible"
+        raise EvidenceNeeded(what, field="override", value=row.id, hint=hint)
     override = override if evidence.required else None
     proposals.end_proposal(row, "merged", by=by.name, override=override)
     note(session, row, "merge", by, override or "")

@@ -18,7 +18,7 @@ from compatgate.service.matrix.documents.blessing import EvidenceState, assess_e
 from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.proposals.agreement import Demand, find_demands, list_lacks
 from compatgate.service.matrix.proposals.edits import find_conflicts
-from compatgate.service.matrix.proposals.models import Proposal, ProposalState
+from compatgate.service.matrix.proposals.repository import Proposal, ProposalState
 from compatgate.service.matrix.proposals.schemas import (
     ApprovalOfProposal,
     ConflictBody,
@@ -35,12 +35,7 @@ _LONGEST = 160
 
 
 class Readiness(Struct, frozen=True):
-    """The requirements of a proposal, and how far they are met.
-
-    Attributes:
-        demands: of the policies.
-        conflicts: documents that changed meanwhile, with their present revision.
-    """
+    """The requirements of a proposal, and how far they are met: demands, conflicts, evidence."""
 
     demands: tuple[Demand, ...] = ()
     conflicts: tuple[ConflictBody, ...] = ()
@@ -153,26 +148,21 @@ def describe(view: ProposalView) -> dict[str, Any]:
 def describe_change(change: Change) -> list[str]:
     """Return what a change does, a sentence for each value."""
     one = f"{change.kind.lower()} {change.name}"
-    if change.after is None:
-        return [f"delete {one}{_summary(change.kind, change.before or {})}"]
-    if change.before is None:
-        return [f"add {one}{_summary(change.kind, change.after)}"]
+    if change.after is None or change.before is None:
+        spec = (change.after or change.before or {}).get("spec", {})
+        summary = _shorten("".join(f", {part}" for part in _parts(change.kind, spec)))
+        return [f"{'delete' if change.after is None else 'add'} {one}{summary}"]
     return [f"{one}: {_describe_field(field)}" for field in change.fields]
 
 
-def diff_yaml(change: Change, context: int = 3) -> str:
+def diff_yaml(change: Change) -> str:
     """Return a change as a unified difference of YAML."""
     before, after = (
         to_yaml([body]).splitlines() if body else [] for body in (change.before, change.after)
     )
     name = f"{change.kind}/{change.name}"
     sides = (name if change.before else "/dev/null", name if change.after else "/dev/null")
-    return "\n".join(unified_diff(before, after, *sides, n=context, lineterm=""))
-
-
-def _summary(kind: str, body: Mapping[str, Any]) -> str:
-    words = "".join(f", {part}" for part in _parts(kind, body.get("spec", {})))
-    return _shorten(words)
+    return "\n".join(unified_diff(before, after, *sides, lineterm=""))
 
 
 def _parts(kind: str, spec: Mapping[str, Any]) -> Iterator[str]:
@@ -195,19 +185,15 @@ def _parts(kind: str, spec: Mapping[str, Any]) -> Iterator[str]:
 def _describe_field(field: FieldChange) -> str:
     path = field.path.removeprefix("spec.").removeprefix("policy.")
     if path.startswith("pools"):
-        _, _, rest = path.partition("pools")
-        pool, _, name = rest.strip(".").rpartition(".")
-        path = f"{name} of pool {_unquote(pool)}" if pool else f"pool {_unquote(name)}"
+        pool, _, name = path.removeprefix("pools").strip(".").rpartition(".")
+        named = (pool or name).strip('[]"')
+        path = f"{name} of pool {named}" if pool else f"pool {named}"
     before, after = _to_text(field.before), _to_text(field.after)
     if field.before is None:
         return f"set {path} to {after}"
     if field.after is None:
         return f"remove {path}, which was {before}"
     return f"change {path} from {before} to {after}"
-
-
-def _unquote(step: str) -> str:
-    return step.strip('[]"')
 
 
 def _to_text(value: Any) -> str:

@@ -11,11 +11,7 @@ from msgspec import Meta, Struct
 from compatgate.core.compare.backtest import BacktestCounts, BacktestGroup
 from compatgate.documents.specs import Change, Kind, Name
 from compatgate.kit.http.schemas import Filter, ListQuery, Reason
-from compatgate.service.matrix.documents.schemas import (
-    ENTRY,
-    ForcedSuites,
-    NeededEvidenceBody,
-)
+from compatgate.service.matrix.documents.schemas import ENTRY, ForcedSuites, NeededEvidenceBody
 
 DAYS = 30
 """Days of decisions that a question considers, unless it says otherwise."""

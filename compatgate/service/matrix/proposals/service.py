@@ -40,8 +40,8 @@ from compatgate.service.matrix.proposals.merging import (
     require_open,
     require_unchanged,
 )
-from compatgate.service.matrix.proposals.models import Proposal, ProposalState, StoredState
 from compatgate.service.matrix.proposals.readiness import ProposalView, assess, assess_state
+from compatgate.service.matrix.proposals.repository import Proposal, ProposalState, StoredState
 from compatgate.service.matrix.proposals.schemas import ProposalRequest
 from compatgate.service.matrix.snapshots.reader import Snapshots
 
@@ -217,12 +217,7 @@ class ProposalService:
             return self._view(session, number)
 
     def merge(
-        self,
-        number: str,
-        by: Principal,
-        digest: str | None,
-        *,
-        override: str | None = None,
+        self, number: str, by: Principal, digest: str | None, *, override: str | None = None
     ) -> ProposalView:
         """Make the edits of a proposal, which the digest names, as one revision.
 

@@ -283,16 +283,12 @@ def make_bundle_payload(
     latest, seen, discarded = source.latest_state(session)
     number = latest if revision is None else revision
     made_at = iso(revisions.require_revision(session, number).made_at) if number else None
-    found = sorted(
-        (
-            BundledDocument(document, made)
-            for _, _, document, made in revisions.read_versions_at(session, number)
-            if document
-        ),
-        key=lambda item: order_of(item.document),
-    )
+    versions = revisions.read_versions_at(session, number)
+    found = [BundledDocument(document, made) for _, _, document, made in versions if document]
+    found.sort(key=lambda item: order_of(item.document))
     counting = keep_counting(source.read(session, discarded=None))
     known = source.suites()
+    named = sorted({run.suite for run in counting} & known.keys())
     return Payload(
         format=BUNDLE_FORMAT,
         revision=number,
@@ -306,7 +302,5 @@ def make_bundle_payload(
         evidence=bundle_evidence(counting),
         evidence_number=seen,
         discards=discarded,
-        suites={
-            name: known[name] for name in sorted({run.suite for run in counting} & known.keys())
-        },
+        suites={name: known[name] for name in named},
     )

@@ -53,13 +53,6 @@ MAX_POOLED = 32
 """Runs of one kind that are kept, the newest ones."""
 
 
-def _kind_of(run: Evidence) -> tuple[object, ...]:
-    """Return the kind of a run, which does not depend on its outcome."""
-    components = tuple(sorted((name, version.text) for name, version in run.components.items()))
-    bound = (run.bound.content, run.bound.suite, run.bound.image) if run.bound else None
-    return (run.suite, run.sku, run.driver.text, run.development, run.assurance, components, bound)
-
-
 def keep_counting(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> tuple[Evidence, ...]:
     """Return the judged runs that can decide an answer.
 
@@ -70,7 +63,10 @@ def keep_counting(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> t
     kinds: dict[tuple[object, ...], list[Evidence]] = {}
     for run in (*known, *runs):
         if run.outcome != "inconclusive":
-            kinds.setdefault(_kind_of(run), []).append(run)
+            parts = tuple(sorted((name, version.text) for name, version in run.components.items()))
+            bound = (run.bound.content, run.bound.suite, run.bound.image) if run.bound else None
+            about = (run.suite, run.sku, run.driver.text, run.development, run.assurance)
+            kinds.setdefault((*about, parts, bound), []).append(run)
     kept: list[Evidence] = []
     for pooled in kinds.values():
         pooled.sort(key=lambda run: run.finished)
@@ -79,16 +75,10 @@ def keep_counting(runs: Iterable[Evidence], known: Iterable[Evidence] = ()) -> t
 
 
 class Snapshot(Struct, frozen=True):
-    """The basis of answers at one revision.
+    """The basis of answers at one revision, by name; ``matrix`` has indexes of the same.
 
-    Attributes:
-        targets: by name, resolved.
-        documents: of the targets, for labels and match.
-        entries: by name; ``matrix`` has their index.
-        waivers: by name; also in ``matrix``.
-        unusable: why the facts cannot resolve a stored target, by name.
-        evidence: number of the latest judged run; 0: there is none.
-        discards: number of the latest run that a person discarded; 0: there is none.
+    ``unusable``: why the facts cannot resolve a target. ``evidence`` and ``discards``: numbers of
+    the latest judged run and of the latest discarded one; 0: there is none.
     """
 
     revision: int
@@ -249,18 +239,9 @@ class Overlay(Struct, frozen=True):
 class Payload(Struct, frozen=True):
     """The content of a bundle.
 
-    Attributes:
-        format: version of the file format.
-        revision: of the matrix.
-        made_at: time of the revision; None: the matrix is empty.
-        facts: digest of the exporting gate's facts.
-        overlays: applied to the shipped facts, in this order.
-        evidence_number: number of the latest judged run; 0: unknown, or there is none.
-        discards: number of the latest run that a person discarded.
-        suites: definitions of the suites that the judged runs are of.
-        issue: grows with time, so that an older bundle of a revision is known; 0: not issued.
-        issued_at: when the gate signed it.
-        valid_until: no decision rests on it afterwards; None: for ever.
+    ``evidence_number`` and ``discards``: of the latest judged run and of the latest discarded one;
+    0: unknown, or there is none. ``issue`` grows with time, so that an older bundle of a revision
+    is known; 0: not issued. No decision rests on it after ``valid_until``; None: for ever.
     """
 
     format: int
@@ -281,17 +262,13 @@ class Payload(Struct, frozen=True):
         """Check the period in which decisions may rest on the bundle."""
         now = clock.now()
         if self.issued_at is not None and self.issued_at > now + clock.SKEW:
-            raise Unavailable(
-                f"the bundle was issued in the future, at {clock.iso(self.issued_at)}",
-                field="bundle",
-                hint="synchronize the clocks of this machine and of the gate (NTP)",
-            )
+            what = f"the bundle was issued in the future, at {clock.iso(self.issued_at)}"
+            hint = "synchronize the clocks of this machine and of the gate (NTP)"
+            raise Unavailable(what, field="bundle", hint=hint)
         if self.valid_until is not None and self.valid_until < now:
-            raise Unavailable(
-                f"the bundle expired at {clock.iso(self.valid_until)}",
-                field="bundle",
-                hint="get the current one from its gate: an older bundle may be a replay",
-            )
+            what = f"the bundle expired at {clock.iso(self.valid_until)}"
+            hint = "get the current one from its gate: an older bundle may be a replay"
+            raise Unavailable(what, field="bundle", hint=hint)
 
 
 class Envelope(Struct, frozen=True, rename="camel"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
@@ -24,7 +25,7 @@ from compatgate.service.cluster.admission.questions import (
     check_exemption,
     make_questions,
 )
-from compatgate.service.cluster.admission.service import UnmatchedPolicy
+from compatgate.service.cluster.admission.service import UnmatchedPolicy, open_stack
 
 POD = PodKind("Pod", "pods", pod=True)
 _ENDED_PHASES = ("Succeeded", "Failed")
@@ -81,17 +82,11 @@ def pod_of(body: Mapping[str, Any], kinds: Kinds) -> RunningPod | None:
         "metadata": {"annotations": read_labels(metadata.get("annotations"))},
         "spec": _use_pulled_images(spec, status),
     }
-    if not _uses_gpus(document, kinds):
-        return None
+    with suppress(BadInput):  # what its annotation means is not known; the audit says so
+        if not any(True for pod in pods_of(document, POD) for _ in gpu_containers(pod, kinds)):
+            return None
     namespace, name = (read_text(metadata.get(key)) for key in ("namespace", "name"))
     return RunningPod(namespace, name, node, document)
-
-
-def _uses_gpus(document: Mapping[str, Any], kinds: Kinds) -> bool:
-    try:
-        return any(True for pod in pods_of(document, POD) for _ in gpu_containers(pod, kinds))
-    except BadInput:  # what its annotation means is not known; the audit says so
-        return True
 
 
 def place_on_node(
@@ -160,12 +155,7 @@ class AuditOptions(Struct, frozen=True):
 
 
 class PodResult(Struct, frozen=True):
-    """The result of an audit of containers of a pod on one target.
-
-    Attributes:
-        rule: the deciding rule; empty: no rule decided.
-        verdict: id; empty: there is none.
-    """
+    """The result of an audit of containers of a pod on one target, with the rule that decided."""
 
     pod: RunningPod
     containers: tuple[str, ...]
@@ -230,10 +220,8 @@ def _decide(body: dict[str, Any], decide: Callable[[dict[str, Any]], Verdict]) -
         away = error.status >= 500 and not (error.field or "").startswith("image")
         if "image" not in body or away or error.status in _NOT_ASKED:
             raise
-        stack = body.get("stack", {})
-        left = [*stack.get("open", ()), f"the image is not known: {error.problem}"]
         rest = {key: value for key, value in body.items() if key != "image"}
-        return decide({**rest, "stack": {**stack, "open": left}})
+        return decide(open_stack(rest, error))
 
 
 def _weigh(
@@ -247,12 +235,16 @@ def _weigh(
     if finding is not None and finding.outcome != "fail":
         said = review.placement_warning(question, finding, most=_LONGEST_MESSAGE)
         return _result(pod, question, "warn", said.removeprefix("compatgate: "))
+    about = review.describe_containers(question)
     if isinstance(answer, CompatgateError):
-        return _result(
-            pod, question, "error", f"{review.describe_containers(question)}: {answer.detail}"
-        )
-    if answer is not None and answer.allowed:
-        return _allowed_result(pod, question, answer)
+        return _result(pod, question, "error", f"{about}: {answer.detail}")
+    if answer is not None and answer.verdict == "pass":
+        return _result(pod, question, "pass", f"{about} may run on {answer.target}", answer)
+    if answer is not None and answer.allowed:  # the target's mode admits it
+        lines = review.verdict_warnings(question, answer, most=_LONGEST_MESSAGE)
+        said = "; ".join(line.removeprefix("compatgate: ") for line in lines)
+        said = said or f"the verdict is {answer.verdict}"
+        return _result(pod, question, "warn", said, answer)
     found = check_exemption(
         question, answer, pod.namespace, options.exemptions, matrix.waivers, matrix.today
     )
@@ -260,24 +252,13 @@ def _weigh(
         said = review.exemption_message(question, found.waiver, answer).removeprefix("compatgate: ")
         return _result(pod, question, "skip", said, answer)
     if finding is not None:
-        return _result(
-            pod, question, "fail", review.placement_denial(question, finding, found.why_not)
-        )
+        said = review.placement_denial(question, finding, found.why_not)
+        return _result(pod, question, "fail", said)
     if answer is None:
         said = review.unmatched_message(question, (), found.why_not)
         return _result(pod, question, _UNMATCHED[options.unmatched], said)
     said = review.denial_message(question, answer, "", found.why_not)
     return _result(pod, question, "error" if answer.verdict == "unknown" else "fail", said, answer)
-
-
-def _allowed_result(pod: RunningPod, question: Question, verdict: Verdict) -> PodResult:
-    """Return a pass, or a finding that the target's mode admits."""
-    if verdict.verdict == "pass":
-        said = f"{review.describe_containers(question)} may run on {verdict.target}"
-        return _result(pod, question, "pass", said, verdict)
-    lines = review.verdict_warnings(question, verdict, most=_LONGEST_MESSAGE)
-    said = "; ".join(line.removeprefix("compatgate: ") for line in lines)
-    return _result(pod, question, "warn", said or f"the verdict is {verdict.verdict}", verdict)
 
 
 def _result(

@@ -60,11 +60,7 @@ _log = logging.getLogger("compatgate.gate")
 
 
 class ClusterNode(Struct, frozen=True):
-    """The relevant fields of a Node object.
-
-    Attributes:
-        allocatable: resources that the kubelet hands out; None: not reported.
-    """
+    """The relevant fields of a Node object; allocatable resources may be unreported."""
 
     name: str
     labels: Mapping[str, str]
@@ -79,13 +75,18 @@ class ClusterNode(Struct, frozen=True):
 
     def to_report(self) -> dict[str, Any]:
         """Convert the node to a `compatgate.service.nodes.reports.schemas.NodeReport`."""
-        labels = {key: value for key, value in self.labels.items() if _is_label(key, value)}
+        labels = [
+            (key, value)
+            for key, value in self.labels.items()
+            if not UNREPORTED_LABELS.match(key) and _KEY.fullmatch(key) and _VALUE.fullmatch(value)
+        ]
+        labels.sort(key=lambda label: (not label[0].startswith(_FIRST_LABELS), label[0]))
+        taints = [taint for raw in self.taints if (taint := _taint(raw))]
         body: dict[str, Any] = {
             "name": self.name,
-            "labels": dict(sorted(labels.items(), key=_rank)[: report.MAX_LABELS]),
+            "labels": dict(labels[: report.MAX_LABELS]),
+            "taints": taints[:_MAX_TAINTS],
         }
-        taints = [taint for raw in self.taints if (taint := _taint(raw))]
-        body["taints"] = taints[:_MAX_TAINTS]
         if self.allocatable is not None:
             body["allocatable"] = dict(self.allocatable)
         named = self.annotations.get(TARGET, "").strip()
@@ -159,18 +160,6 @@ def _taint(raw: Mapping[str, Any]) -> dict[str, str] | None:
     return {"key": key, "effect": effect, "value": value} if well_formed else None
 
 
-def _is_label(key: str, value: str) -> bool:
-    return (
-        not UNREPORTED_LABELS.match(key)
-        and _KEY.fullmatch(key) is not None
-        and _VALUE.fullmatch(value) is not None
-    )
-
-
-def _rank(label: tuple[str, str]) -> tuple[bool, str]:
-    return (not label[0].startswith(_FIRST_LABELS), label[0])
-
-
 class ClusterClaims:
     """The claims of a cluster; safe for any number of threads.
 
@@ -219,8 +208,6 @@ class ClusterClaims:
 
 
 class _NamespaceClaims(Mapping[tuple[str, str], Requests]):
-    """The claims of a namespace for one object, by kind and name."""
-
     def __init__(self, claims: ClusterClaims, namespace: str) -> None:
         self._claims = claims
         self._namespace = namespace
@@ -241,9 +228,10 @@ class _NamespaceClaims(Mapping[tuple[str, str], Requests]):
         except CompatgateError as error:
             self._ended = True  # do not wait again for the same object
             self._claims.note(error)
-            return None
-        self._claims.note(None)
-        return found
+        else:
+            self._claims.note(None)
+            return found
+        return None
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return (key for key, found in self._found.items() if found is not None)

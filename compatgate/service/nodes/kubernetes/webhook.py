@@ -30,12 +30,7 @@ _ANSWERS = 3
 
 
 class Webhook(Struct, frozen=True):
-    """The webhook for pods, as the cluster has it.
-
-    Attributes:
-        policy: what happens to a GPU pod while no gate answers.
-        authority: certificates that the API server trusts, PEM; empty: none yet.
-    """
+    """The webhook for pods, as the cluster has it, and the authority that the API server trusts."""
 
     index: int
     policy: str
@@ -49,8 +44,13 @@ def read_webhook(api: ClusterApi, name: str) -> Webhook:
     for index, entry in enumerate(map(read_mapping, read_list(body.get("webhooks")))):
         if entry.get("name") == WEBHOOK:
             client = read_mapping(entry.get("clientConfig"))
+            try:
+                raw = base64.b64decode(read_text(client.get("caBundle")), validate=True)
+                authority = raw.decode("ascii").strip()
+            except (binascii.Error, UnicodeDecodeError):
+                authority = ""
             policy = read_text(entry.get("failurePolicy"))
-            return Webhook(index, policy, _url(client, name), _authority(client))
+            return Webhook(index, policy, _url(client, name), authority)
     hint = "name the configuration that the Helm chart made"
     raise BadInput(f"{name!r} has no webhook {WEBHOOK}", field="--name", value=name, hint=hint)
 
@@ -69,18 +69,12 @@ def set_policy(api: ClusterApi, name: str, webhook: Webhook, policy: Policy) -> 
     return True
 
 
-def wait_until_ready(
-    read: Callable[[], Webhook],
-    wait_s: float,
-    *,
-    sleep: Callable[[float], None] = time.sleep,
-    clock: Callable[[], float] = time.monotonic,
-) -> Webhook:
+def wait_until_ready(read: Callable[[], Webhook], wait_s: float) -> Webhook:
     """Wait until the gate is ready; return the webhook as it was then.
 
     The webhook is read again each time: cert-manager enters the authority when it likes.
     """
-    deadline = clock() + wait_s
+    deadline = time.monotonic() + wait_s
     answers = 0
     while True:
         webhook = read()
@@ -88,11 +82,11 @@ def wait_until_ready(
         answers = 0 if reason else answers + 1
         if answers == _ANSWERS:
             return webhook
-        if reason and clock() >= deadline:
+        if reason and time.monotonic() >= deadline:
             what = f"the gate at {webhook.url} is not ready: {reason}"
             hint = "the failure policy stays Ignore; look at the pods, Service and certificate"
             raise Unavailable(what, hint=hint)
-        sleep(_PAUSE_S if reason else _PAUSE_S / 4)
+        time.sleep(_PAUSE_S if reason else _PAUSE_S / 4)
 
 
 def _why_not(webhook: Webhook) -> str:
@@ -119,11 +113,3 @@ def _url(client: Mapping[str, Any], name: str) -> str:
         raise BadInput(what, field="--name", value=name)
     port = service.get("port", 443)
     return f"https://{where[0]}.{where[1]}.svc" + ("" if port == 443 else f":{port}")
-
-
-def _authority(client: Mapping[str, Any]) -> str:
-    try:
-        raw = base64.b64decode(read_text(client.get("caBundle")), validate=True)
-        return raw.decode("ascii").strip()
-    except (binascii.Error, UnicodeDecodeError):
-        return ""

@@ -15,8 +15,8 @@ from compatgate.core.gpus import covers_gpu, find_gpu
 from compatgate.core.matrix import Entry
 from compatgate.core.node import NODE_COMPONENTS, fits_declared
 from compatgate.core.request import DriftKind, DriverState, Pool, Target, drift_title
-from compatgate.core.versions import Version, parse_version
-from compatgate.errors import BadInput
+from compatgate.core.versions import Version
+from compatgate.service.cluster.admission.landing import driver_version
 from compatgate.service.cluster.admission.matching import TARGET, match_targets, terms_of
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.nodes.reports.reports import NOTHING_SEEN, SeenNode, read_seen_node
@@ -40,10 +40,8 @@ class NodeComparison(Struct, frozen=True):
 class NodeProfile(Struct, frozen=True):
     """All of a node that its comparison depends on; hashable.
 
-    Attributes:
-        named: target that the node's report names; empty: none.
-        assigned: target that somebody with the scope ``bless`` named; empty: none.
-        labels: values of the labels that targets select by; None: it has no such label.
+    ``named`` by its report, ``assigned`` by somebody with the scope ``bless``. ``labels``: values
+    of those that targets select by; None: it has no such label.
     """
 
     driver: str | None
@@ -119,7 +117,15 @@ class MatrixComparer:
             # The pools that declare the node's parts have its GPUs, and if any has, its driver.
             pools = [pool for pool in having if pool.driver == version] or having
             differences += _node_differences(target, pools, of.seen)
-            notes += _note_unseen(target, pools, of.seen)
+            reported = {name for name, _ in of.seen.node}
+            reported |= {"platform"} if of.seen.platform else set()
+            declared = {name for pool in pools for name in pool.node}
+            declared |= {"platform" for pool in pools if pool.platform}
+            missing = [n for n in ("platform", *NODE_COMPONENTS) if n in declared - reported]
+            if missing:
+                notes.append(
+                    f"{target.name} declares {', '.join(missing)}, which no source reports"
+                )
         state, why = self._driver_state(targets, of, version, kinds)
         if of.named and (others := [n for n in targets if n not in (of.named, of.assigned)]):
             notes.append(
@@ -166,22 +172,15 @@ class MatrixComparer:
         about = [e for e in entries.values() if not e.gpus or any(e.names(k) for k in kinds)]
         if not about:
             return "not-blessed", f"no blessed entry of {_names(targets)} is for its GPUs"
-        admitting = []
-        for entry in about:
-            constraint = entry.components.get("driver")
-            if constraint is None or constraint.allows(version):
-                admitting.append(entry.name)
+        constraints = [(entry.name, entry.components.get("driver")) for entry in about]
+        admitting = [name for name, one in constraints if one is None or one.allows(version)]
         where = f"{_names(targets)} admits {of.driver}"
         if admitting:
             return "blessed", f"{_names(admitting)} of {where}"
         return "not-blessed", f"no blessed or deprecated entry of {where}"
 
     def _differences(
-        self,
-        target: Target,
-        of: NodeProfile,
-        version: Version | None,
-        kinds: Sequence[Gpu | None],
+        self, target: Target, of: NodeProfile, version: Version | None, kinds: Sequence[Gpu | None]
     ) -> Iterable[DifferenceBody]:
         """Yield differences, GPUs first, because they decide which pool declares the driver."""
         declared = tuple(dict.fromkeys(pool.gpu.sku for pool in target.pools if pool.gpu))
@@ -212,14 +211,6 @@ def pools_with_gpu(target: Target, kind: Gpu | None, snapshot: Snapshot) -> list
     return [p for p in target.pools if p.gpu and kind and covers_gpu(p.gpu, kind, table)]
 
 
-def driver_version(driver: str | None) -> Version | None:
-    """Return a driver's version; None: unknown or malformed."""
-    try:
-        return parse_version("driver", driver) if driver else None
-    except BadInput:
-        return None
-
-
 def _difference(
     target: Target, what: DriftKind, have: str | None, declared: tuple[str, ...]
 ) -> DifferenceBody:
@@ -245,16 +236,6 @@ def _node_differences(
         fits = any(fits_declared(name, one, value) for one in declared)
         if declared and None not in values and not fits:
             yield _difference(target, cast(DriftKind, name), value, declared)
-
-
-def _note_unseen(target: Target, pools: Sequence[Pool], seen: SeenNode) -> Iterator[str]:
-    """Yield a note on the parts that the pools declare and no source reports."""
-    reported = {name for name, _ in seen.node} | ({"platform"} if seen.platform else set())
-    declared = {name for pool in pools for name in pool.node}
-    declared |= {"platform" for pool in pools if pool.platform}
-    missing = [name for name in ("platform", *NODE_COMPONENTS) if name in declared - reported]
-    if missing:
-        yield f"{target.name} declares {', '.join(missing)}, which no source reports"
 
 
 def _names(names: Sequence[str]) -> str:
@@ -291,8 +272,6 @@ class NodeView(Struct, frozen=True):
     def to_drift(self) -> DriftBody:
         """Return the differences as REST carries them."""
         names = ("cluster", "name", "driver", "gpus", "since", "seen_at")
-        values = {name: getattr(self.row, name) for name in names}
-        differences = self.standing.differences
-        return msgspec.convert(
-            {**values, "stale": self.stale, "differences": differences}, DriftBody
-        )
+        values: dict[str, object] = {name: getattr(self.row, name) for name in names}
+        values |= {"stale": self.stale, "differences": self.standing.differences}
+        return msgspec.convert(values, DriftBody)

@@ -11,13 +11,10 @@ from compatgate.core.gpus import find_gpu
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.request import Pool
 from compatgate.kit import clock
+from compatgate.service.cluster.admission.landing import driver_version
 from compatgate.service.cluster.admission.matching import TARGET
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.nodes.reports.comparison import (
-    NodeView,
-    driver_version,
-    pools_with_gpu,
-)
+from compatgate.service.nodes.reports.comparison import NodeView, pools_with_gpu
 from compatgate.service.nodes.reports.reports import (
     SHARED_SUFFIX,
     format_gpus,
@@ -37,12 +34,7 @@ _NO_SOURCE_TEXT = {"labels": "The labels say nothing", "driver": "The driver's r
 
 
 class SourceLine(Struct, frozen=True):
-    """One property, as each source reports it.
-
-    Attributes:
-        said: value by source; silent sources are left out.
-        decides: the deciding source; None: the line is information only.
-    """
+    """One property, as each source reports it; without a deciding source it is information only."""
 
     name: str
     said: dict[SourceKind, str]
@@ -70,7 +62,6 @@ def compare_sources(row: NodeRow) -> SourceComparison:
 
 
 def _compare_parts(sources: Mapping[SourceKind, WitnessBody]) -> Iterator[SourceLine]:
-    """Yield driver, GPUs, CUDA, platform and parts of the node, as each source reports them."""
     getters: list[tuple[str, Callable[[WitnessBody], str | None]]] = [
         ("Driver", lambda one: one.driver),
         ("GPUs", lambda one: format_gpus(one.gpus) if one.gpus else None),
@@ -94,7 +85,6 @@ def _compare_parts(sources: Mapping[SourceKind, WitnessBody]) -> Iterator[Source
 
 
 def _compare_resources(sources: Mapping[SourceKind, WitnessBody]) -> Iterator[SourceLine]:
-    """Compare the resources expected from labels with the kubelet's."""
     labels, kubelet = sources.get("labels"), sources.get("kubelet")
     wrong = mismatched_resources(labels, kubelet) if labels and kubelet else {}
     reported = [name for one in (labels, kubelet) if one for name in one.resources]
@@ -134,7 +124,7 @@ def _explain_sources(order: Sequence[WitnessBody]) -> Iterator[str]:
 
 
 class TargetMatch(Struct, frozen=True):
-    """A target of a node, and why it belongs there; the named target may not exist."""
+    """A target of a node, and why it belongs there; a target that is named may not exist."""
 
     target: str
     why: str
@@ -142,12 +132,7 @@ class TargetMatch(Struct, frozen=True):
 
 
 class PoolComparison(Struct, frozen=True):
-    """A pool compared with the node.
-
-    Attributes:
-        gpus: of the node, that this pool declares.
-        same_driver: None: the node's is not known.
-    """
+    """A pool compared with the node, and which of its GPUs the pool declares."""
 
     target: str
     pool: Pool
@@ -176,15 +161,12 @@ def target_matches(view: NodeView, snapshot: Snapshot) -> tuple[TargetMatch, ...
         what = "annotation" if view.row.target else "label"
         why = f"its {what} {TARGET} names it"
         return (TargetMatch(named, why, named in snapshot.documents),)
-    labels = {
-        name: snapshot.documents[name].spec.match.node_labels for name in view.standing.targets
-    }
-    return tuple(
-        TargetMatch(
-            name, f"it has the target's labels {', '.join(f'{k}={v}' for k, v in pairs.items())}"
-        )
-        for name, pairs in labels.items()
-    )
+    found = []
+    for name in view.standing.targets:
+        labels = snapshot.documents[name].spec.match.node_labels
+        listed = ", ".join(f"{key}={value}" for key, value in labels.items())
+        found.append(TargetMatch(name, f"it has the target's labels {listed}"))
+    return tuple(found)
 
 
 def compare_pools(view: NodeView, snapshot: Snapshot) -> tuple[PoolComparison, ...]:

@@ -66,7 +66,10 @@ class NodeChanges:
 
     def find(self, session: Session) -> FoundChanges:
         """Return what changed; call `looked` after what was found has been read."""
-        since = self._since()
+        # Neither the clock of this gate alone nor that of another, if it is wrong, hides a change.
+        since: datetime | None = None
+        if self._looked is not None and self._latest is not None:
+            since = min(self._looked, self._latest) - DISORDER
         at = Node.changed_at
         counts = select(at, func.count()).where(at.is_not(None) if since is None else at >= since)
         stored = session.execute(counts.group_by(at)).all()
@@ -100,15 +103,6 @@ class NodeChanges:
     def looked(self, began: datetime) -> None:
         """Note that everything stored before a reading began, by this gate's clock, is known."""
         self._looked = began
-
-    def _since(self) -> datetime | None:
-        """Return from when on changes may be unknown; None: nothing is known.
-
-        Neither the clock of this gate alone nor that of another, if it is wrong, hides a change.
-        """
-        if self._looked is None or self._latest is None:
-            return None
-        return min(self._looked, self._latest) - DISORDER
 
     def _forget_moment(self, key: NodeKey) -> None:
         at = self._moments.get(key)
@@ -236,15 +230,10 @@ class Fleet:
 
 
 class DriftGroup(Struct, frozen=True):
-    """Nodes of a target that differ from it in the same way.
+    """Nodes of a target that differ from it in the same way; some of them are named.
 
-    Attributes:
-        have: reported value; None: not known.
-        pool: whose GPUs they have, where the target has others; None: any.
-        stale: those of ``nodes`` whose last report is old.
-        since: the first of them is so.
-        newest: the last of them became so.
-        named: some of them, as (cluster, name).
+    ``pool``: whose GPUs they have, where the target has others. ``stale``: how many have an old
+    report. The first is so ``since`` then, the ``newest`` became so last.
     """
 
     target: str

@@ -64,8 +64,6 @@ class NodeXid(Base):
 
 
 class _Period(Struct, frozen=True):
-    """A report of one node, checked."""
-
     field: str
     name: str
     since: datetime
@@ -78,9 +76,8 @@ def store_health(database: Database, report: HealthReport, facts: Facts) -> Heal
     now = clock.now()
     names = [one.name for one in report.nodes]
     if doubled := next((name for name in names if names.count(name) > 1), None):
-        raise BadInput(
-            "is named twice", field="nodes", value=doubled, hint="send one period for each node"
-        )
+        hint = "send one period for each node"
+        raise BadInput("is named twice", field="nodes", value=doubled, hint=hint)
     with database.writing() as session:
         known = nodes.load_nodes(session, report.cluster, names)
         stored = []
@@ -99,19 +96,13 @@ def _check(one: HealthOfNode, field: str, row: NodeRow | None, now: datetime) ->
         hint = "set the reporter's clock"
         raise BadInput("is in the future", field=f"{field}.until", value=iso(until), hint=hint)
     until = min(until, now)
+    begin: dict[str, Any] = {"field": f"{field}.since", "value": iso(one.since)}
     if one.since >= until:
         hint = f"state a time before {iso(until)}"
-        raise BadInput(
-            "is not before the end of the period",
-            field=f"{field}.since",
-            value=iso(one.since),
-            hint=hint,
-        )
+        raise BadInput("is not before the end of the period", hint=hint, **begin)
     if until - one.since > LONGEST:
-        raise BadInput(
-            "makes the period longer than a day", field=f"{field}.since", value=iso(one.since),
-            hint="report at least once a day",
-        )  # fmt: skip
+        hint = "report at least once a day"
+        raise BadInput("makes the period longer than a day", hint=hint, **begin)
     for place, seen in enumerate(one.xids):
         if not one.since <= seen.at <= until:
             raise BadInput(
@@ -174,7 +165,6 @@ def _count_seconds(since: datetime, until: datetime) -> int:
 def _add_errors(
     session: Session, cluster: str, period: _Period, one: HealthOfNode, facts: Facts
 ) -> int:
-    """Store errors that are not stored yet; return their number."""
     seen = {(x.at, x.xid): x for x in one.xids if x.at >= period.since}
     if not seen:
         return 0

@@ -88,6 +88,10 @@ def _merge_node(
     stored: dict[str, dict[str, Any]] = {
         kind: msgspec.to_builtins(one) for kind, one in sorted(witnesses.items())
     }
+    taints = old.taints if old else []
+    if seen.node.taints is not None:  # a reporter that names none keeps the previous ones
+        taints = [msgspec.to_builtins(taint) for taint in seen.node.taints]
+        taints.sort(key=lambda taint: (taint["key"], taint["effect"]))
     row = NodeRow(
         cluster=cluster,
         name=seen.node.name,
@@ -101,7 +105,7 @@ def _merge_node(
         first_seen_at=seen.at,
         seen_at=seen.at,
         since=seen.at,
-        taints=_reported_taints(seen.node, old),
+        taints=taints,
         assigned=_assigned(seen.node, old, read="labels" in newer, assigns=assigns),
     )
     if old is None:
@@ -135,14 +139,6 @@ def _assigned(node: NodeReport, old: NodeRow | None, *, read: bool, assigns: boo
     return old.assigned if labels == known and node.target == old.target else None
 
 
-def _reported_taints(node: NodeReport, old: NodeRow | None) -> list[dict[str, str]]:
-    """Return the taints of a report; a reporter that names none keeps the previous ones."""
-    if node.taints is None:
-        return old.taints if old else []
-    taints = [msgspec.to_builtins(taint) for taint in node.taints]
-    return sorted(taints, key=lambda taint: (taint["key"], taint["effect"]))
-
-
 def mark_changes(
     rows: Iterable[NodeRow], known: Mapping[str, NodeRow], now: datetime
 ) -> list[NodeRow]:
@@ -156,7 +152,6 @@ def mark_changes(
 
 
 def _noted_of(row: NodeRow) -> tuple[Any, ...]:
-    """Return what gates keep in memory of a node."""
     resources = row.witnesses.get("kubelet", {}).get("resources", {})
     offered = sorted(name for name, count in resources.items() if count)
     skus, targets = [kind["gpu"] for kind in row.gpus], (row.target, row.assigned)

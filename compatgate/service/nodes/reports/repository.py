@@ -12,7 +12,7 @@ from msgspec import Struct
 from sqlalchemy import Boolean, Index, Text, insert, select, tuple_, type_coerce, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from compatgate.kit.database.tables import Base, JsonText, Page, UtcTime, page
+from compatgate.kit.database.tables import Base, JsonText, Page, UtcTime, in_parts, page
 
 
 class Node(Base):
@@ -41,8 +41,7 @@ class Node(Base):
         JsonText, server_default="[]", comment="JSON: last reported"
     )
     changed_at: Mapped[datetime | None] = mapped_column(
-        UtcTime,
-        comment="Gate's clock: labels, taints, target, GPUs or driver; null: before 0011",
+        UtcTime, comment="Gate's clock: labels, taints, target, GPUs or driver; null: before 0011"
     )
     assigned: Mapped[str | None] = mapped_column(
         Text, comment="Target, by the scope bless; empty: by labels"
@@ -81,7 +80,6 @@ class NodeRow(Struct, frozen=True):
 
 NodeKey = tuple[str, str]
 """Cluster and name of a node."""
-_KEYS_PER_QUERY = 500
 _decode = msgspec.json.Decoder().decode
 _COLUMNS = tuple(Node.__table__.c[name] for name in NodeRow.__struct_fields__)
 KEY_COLUMNS = (Node.__table__.c.cluster, Node.__table__.c.name)
@@ -112,16 +110,13 @@ def group_keys(keys: Iterable[NodeKey]) -> Iterator[tuple[str, Sequence[str]]]:
     for cluster, name in keys:
         by_cluster.setdefault(cluster, []).append(name)
     for cluster, names in by_cluster.items():
-        for start in range(0, len(names), _KEYS_PER_QUERY):
-            yield cluster, names[start : start + _KEYS_PER_QUERY]
+        yield from ((cluster, some) for some in in_parts(names))
 
 
 class NodeTraits(Struct, frozen=True):
     """The part of a stored node that placement and drift read; whole fleets are read so.
 
-    Attributes:
-        gpus: SKUs that count.
-        labels: as stored: JSON, and so are ``witnesses`` and ``taints``.
+    Labels, witnesses and taints are JSON, as stored.
     """
 
     cluster: str
@@ -255,7 +250,6 @@ def list_changes(
     query = select(*KEY_COLUMNS, _CHANGED_AT)
     parts = [Node.changed_at.is_not(None) if since is None else Node.changed_at >= since]
     if moments is not None:
-        starts = range(0, len(moments), _KEYS_PER_QUERY)
-        parts = [Node.changed_at.in_(moments[n : n + _KEYS_PER_QUERY]) for n in starts]
+        parts = [Node.changed_at.in_(some) for some in in_parts(moments)]
     found = (row for part in parts for row in session.execute(query.where(part)))
     return {(cluster, name): at for cluster, name, at in found}

@@ -15,7 +15,13 @@ from compatgate.core.facts import Facts
 from compatgate.errors import Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.tables import Page, check_limit, decode_cursor, encode_cursor
+from compatgate.kit.database.tables import (
+    Page,
+    check_limit,
+    decode_cursor,
+    encode_cursor,
+    in_parts,
+)
 from compatgate.kit.principal import AccessRefused, Authorship, Principal
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.matrix.snapshots.reader import Snapshots
@@ -91,9 +97,9 @@ class Nodes:
     def of_target(self, target: str) -> Iterator[NodeView]:
         """Yield the nodes that belong to a target, by cluster and name."""
         keys, now, matrix = self.keys_of(target), clock.now(), self._matrix()
-        for first in range(0, len(keys), _BATCH):
+        for some in in_parts(keys):
             with self._database.reading() as session:
-                rows = nodes.load_nodes_of(session, keys[first : first + _BATCH])
+                rows = nodes.load_nodes_of(session, some)
             views = (_view(rows[key], now, matrix) for key in sorted(rows))
             yield from (view for view in views if target in view.standing.targets)
 
@@ -148,8 +154,23 @@ class Nodes:
         """Return nodes that differ from their targets, by cluster and name."""
         asked = DriftFilters(**filters)
         check_limit(asked.limit)
+        after = decode_cursor(asked.cursor, (Node.cluster, Node.name)) if asked.cursor else None
         with self._narrowed(asked) as (fleet, matrix):
-            return self._drift_page(fleet, matrix, asked)
+            drifted = (
+                key
+                for part in fleet
+                if _differs(part.standing, asked)
+                for key in part.nodes
+                if after is None or key > after
+            )
+            # In the order of this program, not of the database.
+            keys = heapq.nsmallest(asked.limit + 1, drifted)
+            listed, now = keys[: asked.limit], clock.now()
+            with self._database.reading() as session:
+                rows = nodes.load_nodes_of(session, listed)
+            views = (_view(rows[key], now, matrix) for key in listed if key in rows)
+            following = encode_cursor([*listed[-1]]) if len(keys) > asked.limit else None
+            return Page(tuple(one for one in views if _differs(one.standing, asked)), following)
 
     def group_drift(self, **filters: Any) -> Sequence[DriftGroup]:
         """Return the groups of drifted nodes; kept until a node or the matrix changes."""
@@ -158,14 +179,16 @@ class Nodes:
             minute = clock.now().replace(second=0, microsecond=0)  # in which a node may grow stale
             key = (matrix, self._fleet.changes, asked, minute)
             if self._grouped is None or self._grouped[0] != key:
-                self._grouped = key, self._group(fleet, matrix, asked)
+                drifted = [one for part in fleet if part.standing.differences for one in part.nodes]
+                old = self._unseen(drifted if len(drifted) <= _MAX_NAMES else None)
+                about: dict[str, Any] = {"target": asked.target, "what": asked.what}
+                self._grouped = key, drift_groups(fleet, matrix.snapshot, stale=old, **about)
             return self._grouped[1]
 
     @contextmanager
     def _narrowed(
         self, asked: DriftFilters
     ) -> Iterator[tuple[Sequence[ComparedNodes], MatrixComparer]]:
-        """Give the nodes that filters keep, equal ones together."""
         sku = sku_of(asked.gpu, self._facts) if asked.gpu else None
         matrix = self._matrix()
         with self._fleet.compared(matrix) as fleet:
@@ -173,45 +196,13 @@ class Nodes:
             narrow: dict[str, Any] = {"cluster": asked.cluster, "sku": sku, "stale": asked.stale}
             yield [part.narrow(**narrow, stale_nodes=old) for part in fleet], matrix
 
-    def _group(
-        self, fleet: Sequence[ComparedNodes], matrix: MatrixComparer, asked: DriftFilters
-    ) -> Sequence[DriftGroup]:
-        drifted = [key for part in fleet if part.standing.differences for key in part.nodes]
-        old = self._unseen(drifted if len(drifted) <= _MAX_NAMES else None)
-        return drift_groups(fleet, matrix.snapshot, stale=old, target=asked.target, what=asked.what)
-
     def _unseen(self, among: Sequence[NodeKey] | None = None) -> Collection[NodeKey]:
         """Return the nodes whose last report is old, of some or of all."""
         with self._database.reading() as session:
             return nodes.list_unseen_keys(session, clock.now() - STALE_AFTER, among)
 
-    def _drift_page(
-        self, fleet: Sequence[ComparedNodes], matrix: MatrixComparer, asked: DriftFilters
-    ) -> Page[NodeView]:
-        """Return a page of drifted nodes, in the order of this program, not of the database."""
-        after = decode_cursor(asked.cursor, (Node.cluster, Node.name)) if asked.cursor else None
-        drifted = (
-            key
-            for part in fleet
-            if _differs(part.standing, asked)
-            for key in part.nodes
-            if after is None or key > after
-        )
-        keys = heapq.nsmallest(asked.limit + 1, drifted)
-        listed, now = keys[: asked.limit], clock.now()
-        with self._database.reading() as session:
-            rows = nodes.load_nodes_of(session, listed)
-        views = (_view(rows[key], now, matrix) for key in listed if key in rows)
-        following = encode_cursor([*listed[-1]]) if len(keys) > asked.limit else None
-        return Page(tuple(one for one in views if _differs(one.standing, asked)), following)
-
     def report(
-        self,
-        report: Report,
-        *,
-        by: str,
-        principal: Principal | None = None,
-        dry_run: bool = False,
+        self, report: Report, *, by: str, principal: Principal | None = None, dry_run: bool = False
     ) -> Sequence[NodeView]:
         """Store a report, by name of the reporter; a repeated report changes only the time.
 
@@ -303,10 +294,6 @@ def _refuse_new_cluster(session: Session, cluster: str, principal: Principal) ->
     known = set(session.execute(select(Node.cluster).distinct()).scalars())
     if not known or cluster in known:
         return
-    raise AccessRefused(
-        f"cluster {cluster!r} is new, and the token {principal.name} lacks the scope bless",
-        principal=principal,
-        field="cluster",
-        value=cluster,
-        hint=f"one of {', '.join(sorted(known)[:5])}; or report it once with the scope bless",
-    )
+    what = f"cluster {cluster!r} is new, and the token {principal.name} lacks the scope bless"
+    hint = f"one of {', '.join(sorted(known)[:5])}; or report it once with the scope bless"
+    raise AccessRefused(what, principal=principal, field="cluster", value=cluster, hint=hint)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import os
+import secrets
 import shutil
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -19,7 +21,8 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from msgspec import Struct
-from sqlalchemy import MetaData, Table, text
+from sqlalchemy import URL, MetaData, Table, create_engine, text
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from compatgate import version as program_version
@@ -31,13 +34,74 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.files import PRIVATE_MODE, sync_path
 from compatgate.service.audit.events.repository import GENESIS
 from compatgate.service.gate.decisions.batches import append_anchor
-from compatgate.service.recovery.backup import postgresql
 
 Kind = Literal["sqlite", "postgresql"]
 VERSION_TABLE = "alembic_version"
 SQLITE_MAGIC = b"SQLite format 3\0"
 _OLD_MAGIC = b"\x28\xb5\x2f\xfd"
 """Zstandard: the form of backups until 0.1, JSON lines."""
+_DUMP_MAGIC = b"PGDMP"
+"""How a dump in the custom format begins."""
+_HINT = "install the client programs of PostgreSQL, of the server's version or a newer one"
+
+
+def dump_database(session: Session, url: URL, path: Path) -> None:
+    """Dump the database as a reading session sees it, in the custom format."""
+    snapshot = session.execute(text("SELECT pg_export_snapshot()")).scalar()
+    _run("pg_dump", "--format=custom", *_target(url), f"--snapshot={snapshot}", f"--file={path}",
+         password=url.password)  # fmt: skip
+
+
+def load_dump(path: Path, url: URL) -> None:
+    """Load a dump into a database without tables, all or nothing."""
+    _run("pg_restore", "--single-transaction", *_target(url), "--no-owner", "--no-privileges",
+         str(path), password=url.password)  # fmt: skip
+
+
+def read_dump(path: Path) -> None:
+    """Read every byte of a dump, without a server; raise as `load_dump`."""
+    _run("pg_restore", f"--file={os.devnull}", str(path), password=None)
+
+
+@contextmanager
+def scratch_database(url: URL) -> Iterator[URL]:
+    """Make a database on the same server, and drop it at the end."""
+    name = f"compatgate_verify_{secrets.token_hex(6)}"
+    engine = create_engine(url, isolation_level="AUTOCOMMIT")
+    try:
+        with engine.connect() as connection:
+            connection.execute(text(f"CREATE DATABASE {name}"))
+            try:
+                yield url.set(database=name)
+            finally:
+                connection.execute(text(f"DROP DATABASE {name} WITH (FORCE)"))
+    except DBAPIError as error:
+        what = f"cannot make a database to verify the backup in: {quote_error(error.orig)}"
+        hint = "verifying a dump needs a server, and a user who may create databases"
+        raise Unavailable(what, field="database", hint=hint) from None
+    finally:
+        engine.dispose()
+
+
+def _target(url: URL) -> tuple[str, ...]:
+    plain = url.set(drivername="postgresql", password=None)
+    return (f"--dbname={plain.render_as_string()}", "--no-password")
+
+
+def _run(name: Literal["pg_dump", "pg_restore"], *arguments: str, password: str | None) -> None:
+    program = shutil.which(name)
+    if program is None:
+        raise NotFound(f"{name} is not installed", field="database", hint=_HINT)
+    environment = {**os.environ, "PGAPPNAME": "compatgate backup"}
+    if password is not None:
+        environment["PGPASSWORD"] = password
+    done = subprocess.run(  # noqa: S603 - the program of the server
+        [program, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f"exit status {done.returncode}"]
+        first = next((line for line in lines if "error:" in line), lines[-1])
+        raise Unavailable(f"{name}: {quote_error(first)}", field="database", hint=_HINT)
 
 
 class DamagedBackup(CompatgateError):
@@ -49,10 +113,7 @@ class DamagedBackup(CompatgateError):
 
 
 class Content(Struct, frozen=True):
-    """What a database or a backup holds.
-
-    ``latest_at``: ISO time of the last audit record; empty: there is none.
-    """
+    """What a database or a backup holds; ``latest_at``: ISO time of the last audit record."""
 
     database: Kind
     schema: str
@@ -112,7 +173,11 @@ def write_backup(database: Database, path: str) -> BackupReport:
                     shutil.copyfileobj(file, sys.stdout.buffer)
                     sys.stdout.buffer.flush()
             else:
-                _name(new, Path(path))
+                new.chmod(PRIVATE_MODE)
+                sync_path(new)
+                os.replace(new, path)
+                with suppress(OSError):  # some network file systems refuse it
+                    sync_path(Path(path).absolute().parent)
     except (OSError, sqlite3.Error) as error:
         reason = quote_error(error)
         raise BadInput(f"cannot write {path}: {reason}", field="backup", value=path) from None
@@ -123,7 +188,6 @@ def write_backup(database: Database, path: str) -> BackupReport:
 
 
 def _copy(database: Database, new: Path) -> Content:
-    """Copy a database into a file, and compare the file with it."""
     with database.reading() as session:
         content = read_content(database, session)
         if database.is_sqlite:
@@ -132,23 +196,14 @@ def _copy(database: Database, new: Path) -> Content:
                 connection.backup(target)
                 target.execute("PRAGMA journal_mode = DELETE")
         else:
-            postgresql.dump(session, database.url, new)
+            dump_database(session, database.url, new)
     if database.is_sqlite:
         with opened_copy(new) as copy, copy.reading() as session:
             if read_content(copy, session) != content:
                 raise Unavailable("the backup is not what the database holds", field="backup")
     else:
-        postgresql.read(new)
+        read_dump(new)
     return content
-
-
-def _name(new: Path, path: Path) -> None:
-    """Give a complete file its name, once its content is on the disk."""
-    new.chmod(PRIVATE_MODE)
-    sync_path(new)
-    os.replace(new, path)
-    with suppress(OSError):  # some network file systems refuse it
-        sync_path(path.absolute().parent)
 
 
 def read_content(database: Database, session: Session, name: str = "") -> Content:
@@ -166,11 +221,9 @@ def read_content(database: Database, session: Session, name: str = "") -> Conten
     if database.is_sqlite:
         found = str(session.execute(text("PRAGMA quick_check(1)")).scalar())
         if found != "ok":
-            raise Unavailable(
-                f"the database {name} is damaged: {found.strip().splitlines()[-1]}",
-                field="database",
-                hint="stop the gate and restore a backup: compatgate db restore FILE --force",
-            )
+            what = f"the database {name} is damaged: {found.strip().splitlines()[-1]}"
+            hint = "stop the gate and restore a backup: compatgate db restore FILE --force"
+            raise Unavailable(what, field="database", hint=hint)
     known = tables_of(version)
     counts = (f'SELECT count(*) FROM "{table.name}"' for table in known)  # noqa: S608 - our names
     rows = sum(session.execute(text(query)).scalar_one() for query in counts)
@@ -205,16 +258,14 @@ def read_kind(path: str) -> Kind:
     start = require_file(path)
     if start == SQLITE_MAGIC:
         return "sqlite"
-    if start.startswith(postgresql.MAGIC):
+    if start.startswith(_DUMP_MAGIC):
         return "postgresql"
     if start.startswith(_OLD_MAGIC):
         what = f"{path} is a backup of an older compatgate, in a form that this one does not read"
         hint = "restore it with the compatgate that wrote it, then run: compatgate db upgrade"
         raise DamagedBackup(what, field="backup", value=path, hint=hint)
-    hint = "take another backup of this database"
-    raise DamagedBackup(
-        f"{path} is not a backup of compatgate", field="backup", value=path, hint=hint
-    )
+    what, hint = f"{path} is not a backup of compatgate", "take another backup of this database"
+    raise DamagedBackup(what, field="backup", value=path, hint=hint)
 
 
 @contextmanager

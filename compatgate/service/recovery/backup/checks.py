@@ -37,12 +37,7 @@ _SIDES = ("", "-wal", "-shm", "-turn")
 
 
 class Check(Struct, frozen=True):
-    """One check.
-
-    Attributes:
-        state: ``skip``: does not apply here, or could not be checked; says why.
-        fix: what to do; empty: nothing.
-    """
+    """One check and what to do; ``skip``: it does not apply here, or could not be made."""
 
     name: str
     state: State
@@ -107,9 +102,7 @@ def judge_validity(name: str, what: str, begin: datetime, end: datetime) -> Chec
     if end <= now:
         return Check(name, "fail", f"{what} expired on {end:%Y-%m-%d}", _RENEW)
     left = f"{what} is valid until {end:%Y-%m-%d}, {(end - now).days} days"
-    return Check(
-        name, "warn" if end - now < _SOON else "ok", left, _RENEW if end - now < _SOON else ""
-    )
+    return Check(name, "warn", left, _RENEW) if end - now < _SOON else Check(name, "ok", left)
 
 
 def check_server(url: str, token: str | None) -> Iterator[Check]:
@@ -123,7 +116,15 @@ def check_server(url: str, token: str | None) -> Iterator[Check]:
         return
     if base.startswith("https:"):
         yield from guarded("server TLS", lambda: _check_served_certificate(base))
-    health = list(guarded("server", lambda: _check_health(base)))
+
+    def check_health() -> Iterator[Check]:
+        status, _, took_s = _get(f"{base}/healthz")
+        if status == 200:
+            yield Check("server", "ok", f"{base} is alive, answered in {took_s * 1000:.0f} ms")
+        else:
+            yield Check("server", "fail", f"{base}/healthz answered {status}, so it is not a gate")
+
+    health = list(guarded("server", check_health))
     yield from health
     if all(check.state == "ok" for check in health):
         yield from guarded("readiness", lambda: _check_readiness(base, token))
@@ -141,9 +142,8 @@ def _check_served_certificate(base: str) -> Iterator[Check]:
         ):
             found: Any = secure.getpeercert()
     except ssl.SSLCertVerificationError as error:
-        what = (
-            f"the certificate of {host}:{port} is not trusted: {quote_error(error.verify_message)}"
-        )
+        why = quote_error(error.verify_message)
+        what = f"the certificate of {host}:{port} is not trusted: {why}"
         fix = f"{_RENEW}; name your own authority in SSL_CERT_FILE"
         yield Check("server TLS", "fail", what, fix)
         return
@@ -152,14 +152,6 @@ def _check_served_certificate(base: str) -> Iterator[Check]:
         for name in ("notBefore", "notAfter")
     )
     yield judge_validity("server TLS", f"the certificate of {host}:{port}", begin, end)
-
-
-def _check_health(base: str) -> Iterator[Check]:
-    status, _, took_s = _get(f"{base}/healthz")
-    if status == 200:
-        yield Check("server", "ok", f"{base} is alive, answered in {took_s * 1000:.0f} ms")
-    else:
-        yield Check("server", "fail", f"{base}/healthz answered {status}, so it is not a gate")
 
 
 def _check_readiness(base: str, token: str | None) -> Iterator[Check]:
@@ -197,11 +189,8 @@ def _get(url: str, token: str | None = None) -> tuple[int, dict[str, Any], float
         body = answer.json()
     except ValueError:
         body = None
-    return (
-        answer.status_code,
-        body if isinstance(body, dict) else {},
-        answer.elapsed.total_seconds(),
-    )
+    took_s = answer.elapsed.total_seconds()
+    return answer.status_code, body if isinstance(body, dict) else {}, took_s
 
 
 def check_registry(place: str) -> Iterator[Check]:
@@ -282,9 +271,9 @@ def check_disk(name: str, folder: Path) -> Check:
     fix = "free space, or move to a larger disk; see compatgate db prune"
     if disk.f_files and not disk.f_favail:
         return Check(name, "fail", f"no file can be made in {folder}: no inodes are left", fix)
-    if free < LEAST_FREE:
-        return Check(name, "fail", what, fix)
-    return Check(name, "warn" if free < LOW_FREE else "ok", what, fix if free < LOW_FREE else "")
+    if free < LOW_FREE:
+        return Check(name, "fail" if free < LEAST_FREE else "warn", what, fix)
+    return Check(name, "ok", what)
 
 
 def check_state(folder: Path, database: str) -> Iterator[Check]:
@@ -310,7 +299,6 @@ def check_state(folder: Path, database: str) -> Iterator[Check]:
 
 
 def _check_snapshot(folder: Path, database: str) -> Check:
-    """Check the snapshot that the replica decides on while its database is unavailable."""
     file = SnapshotFile(folder, database)
     if not file.path.exists():
         return Check("last snapshot", "warn", "none yet; serve writes it within seconds")

@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from sqlalchemy import select, text
 from sqlalchemy.orm import Session
 
 from compatgate import version
-from compatgate.core.matrix import Entry
 from compatgate.documents.quantities import describe_seconds
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
@@ -56,12 +56,7 @@ _LISTED = 5
 
 
 class Subjects(Struct, frozen=True):
-    """The parts to examine.
-
-    Attributes:
-        overlays: the operator's fact files; None: of the environment.
-        state: folder of a replica's state; None: as `state_folder`.
-    """
+    """The parts to examine; fact files and folder are those of the environment where None."""
 
     database: str | None = None
     overlays: Sequence[str] | None = None
@@ -76,21 +71,21 @@ class Subjects(Struct, frozen=True):
 
 def examine(subjects: Subjects) -> Iterator[Check]:
     """Yield every check, in the order in which to mend what fails."""
-    yield from _check_program()
+    python = ".".join(map(str, sys.version_info[:3]))
+    installed = [name for name, module in EXTRAS.items() if find_spec(module) is not None]
+    extras = f"extras {', '.join(installed)}" if installed else "no extras"
+    yield Check("program", "ok", f"compatgate {version()}, Python {python}, {extras}")
     yield from guarded("database", lambda: _examine_database(subjects))
     yield from guarded("facts", lambda: _check_facts(subjects.overlays))
     yield from guarded("state folder", lambda: _examine_state(subjects))
     if subjects.signing_key:
-        uri = subjects.signing_key
-        yield from guarded("signing key", lambda: _check_signing_key(uri))
+        yield from guarded("signing key", partial(_check_signing_key, subjects.signing_key))
     if subjects.certificate:
-        path = subjects.certificate
-        yield from guarded("certificate", lambda: check_certificate(path))
+        yield from guarded("certificate", partial(check_certificate, subjects.certificate))
     for host in subjects.registries:
-        yield from guarded("registry", lambda host=host: check_registry(host))  # type: ignore[misc]
+        yield from guarded("registry", partial(check_registry, host))
     if subjects.hosts:
-        path_of_hosts = subjects.hosts
-        yield from guarded("staging hosts", lambda: check_hosts(path_of_hosts))
+        yield from guarded("staging hosts", partial(check_hosts, subjects.hosts))
     if subjects.server:
         yield from check_server(subjects.server, subjects.token)
 
@@ -99,16 +94,8 @@ def _examine_state(subjects: Subjects) -> Iterator[Check]:
     """Check the state folder that is named, or that serve would use if it exists."""
     url = resolve_url(subjects.database)
     folder = state_folder(url, subjects.state)
-    named = subjects.state or os.environ.get(STATE_VARIABLE)
-    if named or folder.exists():
+    if subjects.state or os.environ.get(STATE_VARIABLE) or folder.exists():
         yield from check_state(folder, display_url(url))
-
-
-def _check_program() -> Iterator[Check]:
-    python = ".".join(map(str, sys.version_info[:3]))
-    installed = [name for name, module in EXTRAS.items() if find_spec(module) is not None]
-    extras = f"extras {', '.join(installed)}" if installed else "no extras"
-    yield Check("program", "ok", f"compatgate {version()}, Python {python}, {extras}")
 
 
 def _examine_database(subjects: Subjects) -> Iterator[Check]:
@@ -125,8 +112,17 @@ def _examine_database(subjects: Subjects) -> Iterator[Check]:
         schema = list(guarded("schema", lambda: check_schema(database)))
         yield from schema
         yield from guarded("pages", lambda: check_pages(database, thorough=False))
-        if all(check.state != "fail" for check in schema):
-            yield from _examine_content(database, subjects)
+        if any(check.state == "fail" for check in schema):
+            return
+        for name, check in (
+            ("recording", partial(_check_recording, database)),
+            ("audit chain", partial(_check_last_links, database)),
+            ("clock", partial(_check_clock, database)),
+            ("tokens", partial(_check_tokens, database)),
+            ("matrix", partial(_check_matrix, database, subjects.overlays)),
+            ("suites", partial(_check_suites, database)),
+        ):
+            yield from guarded(name, check)
     finally:
         database.close()
 
@@ -138,18 +134,6 @@ def _describe(database: Database, session: Session) -> str:
     version = str(execute(text("SHOW server_version")).scalar()).split()[0]
     size = execute(text("SELECT pg_database_size(current_database())")).scalar_one()
     return f"PostgreSQL {version}, {size / 2**20:.0f} MiB"
-
-
-def _examine_content(database: Database, subjects: Subjects) -> Iterator[Check]:
-    for name, check in (
-        ("recording", lambda: _check_recording(database)),
-        ("audit chain", lambda: _check_last_links(database)),
-        ("clock", lambda: _check_clock(database)),
-        ("tokens", lambda: _check_tokens(database)),
-        ("matrix", lambda: _check_matrix(database, subjects.overlays)),
-        ("suites", lambda: _check_suites(database)),
-    ):
-        yield from guarded(name, check)
 
 
 def _check_recording(database: Database) -> Iterator[Check]:
@@ -170,26 +154,22 @@ def _check_last_links(database: Database) -> Iterator[Check]:
         query = select(AuditRecord.__table__).order_by(AuditRecord.seq.desc()).limit(_LINKS)
         links = [dict(row._mapping) for row in session.execute(query)]
     for newer, older in zip(links, [*links[1:], None], strict=True):
-        follows = older is None or (newer["seq"], newer["previous"]) == (
-            older["seq"] + 1,
-            older["hash"],
-        )
+        link = newer["seq"], newer["previous"]
+        follows = older is None or link == (older["seq"] + 1, older["hash"])
         if audit.hash_of(newer) != newer["hash"] or not follows:
             what = f"link {newer['seq']} was changed, or the link before is missing"
             fix = "run compatgate db verify, and compare with a backup"
             yield Check("audit chain", "fail", what, fix)
             return
     known = links[0]["hash"] if links else "none"
-    what = f"the last {len(links)} links are intact; head {known}"
-    yield Check("audit chain", "ok", what)
+    yield Check("audit chain", "ok", f"the last {len(links)} links are intact; head {known}")
 
 
 def _check_clock(database: Database) -> Iterator[Check]:
     now = clock.now()
     with database.reading() as session:
-        last = session.execute(select(AuditRecord.at).order_by(AuditRecord.seq.desc()).limit(1))
-        noted = last.scalar()
-        stated = None
+        last = select(AuditRecord.at).order_by(AuditRecord.seq.desc()).limit(1)
+        noted, stated = session.execute(last).scalar(), None
         if not database.is_sqlite:
             stated = session.execute(text("SELECT clock_timestamp()")).scalar()
     fix = "synchronize the clocks of all machines (NTP)"
@@ -247,21 +227,17 @@ def _check_matrix(database: Database, overlays: Sequence[str] | None) -> Iterato
         return
     count = f"{len(snapshot.targets)} targets, {len(snapshot.entries)} entries"
     yield Check("matrix", "ok", f"revision {snapshot.revision}, {count}")
-    if exact := sorted(
-        entry.name for entry in snapshot.entries.values() if _names_whole_version(entry)
-    ):
-        listed = ", ".join(exact[:_LISTED]) + (", ..." if len(exact) > _LISTED else "")
+    exact = {  # they name a post-release, or a build that is not one for a CUDA
+        entry.name
+        for entry in snapshot.entries.values()
+        for constraint in entry.components.values()
+        for version in (clause.version for clause in constraint.clauses)
+        if version.whole or (version.local and version.cuda is None)
+    }
+    if exact:
+        listed = ", ".join(sorted(exact)[:_LISTED]) + (", ..." if len(exact) > _LISTED else "")
         what = f"entries that match one build or post-release alone: {listed}"
         yield Check("versions", "ok", what)
-
-
-def _names_whole_version(entry: Entry) -> bool:
-    """Tell whether an entry names a post-release or a build that is not one for a CUDA."""
-    return any(
-        clause.version.whole or (clause.version.local and clause.version.cuda is None)
-        for constraint in entry.components.values()
-        for clause in constraint.clauses
-    )
 
 
 def _check_suites(database: Database) -> Iterator[Check]:

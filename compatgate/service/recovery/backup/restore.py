@@ -28,14 +28,15 @@ from compatgate.kit.database.database import Database, display_url, resolve_url
 from compatgate.kit.files import PRIVATE_MODE, sync_path
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.schemas import ChainBody
-from compatgate.service.recovery.backup import postgresql
 from compatgate.service.recovery.backup.backup import (
     VERSION_TABLE,
     Content,
     DamagedBackup,
     digest_of,
+    load_dump,
     opened_copy,
     read_content,
+    read_dump,
     read_kind,
     tables_of,
     write_backup,
@@ -55,10 +56,7 @@ WHERE application_name = 'compatgate' AND datname = current_database() AND pid <
 
 
 class RestoreReport(Struct, frozen=True):
-    """A database that was restored.
-
-    ``aside``: file that holds what was there before; None: the database was empty.
-    """
+    """A database that was restored, and the file with what was there before; None: nothing."""
 
     database: str
     content: Content
@@ -68,12 +66,9 @@ class RestoreReport(Struct, frozen=True):
 
 
 class RestoreOptions(Struct, frozen=True):
-    """How to restore.
+    """How to restore: over data, which is kept aside; with a chain that is not intact; as it is.
 
-    Attributes:
-        force: replace a database that holds data; it is kept aside.
-        unverified: accept a backup whose audit chain is not intact.
-        keep_schema: do not migrate: the version of compatgate that wrote the data is to use it.
+    ``keep_schema``: do not migrate: the version of compatgate that wrote the data is to use it.
     """
 
     force: bool = False
@@ -98,7 +93,7 @@ def restore(path: str, url: str | None, options: RestoreOptions) -> RestoreRepor
 def _finish(
     database: Database, path: str, options: RestoreOptions, aside: str | None
 ) -> RestoreReport:
-    """Check what was loaded, migrate it, and log the restore."""
+    hint = "use an older backup"
     try:
         with database.reading() as session:
             content = read_content(database, session, path)
@@ -106,7 +101,6 @@ def _finish(
         raise
     except (BadInput, Unavailable) as error:
         what = f"{path} is damaged: {error.problem}"
-        hint = "use an older backup"
         raise DamagedBackup(what, field="backup", value=path, hint=hint) from None
     stays = options.keep_schema and content.schema != tables.expected_version()
     with suppress(_Undo), database.writing() as session:
@@ -115,29 +109,23 @@ def _finish(
         if stays:
             raise _Undo
     if not chain.ok and not options.unverified:
-        raise DamagedBackup(
-            f"the audit chain in {path} is not intact: {chain.problems[0]}",
-            field="backup",
-            hint="use an older backup; --unverified restores this one anyway",
-        )
+        what = f"the audit chain in {path} is not intact: {chain.problems[0]}"
+        hint = f"{hint}; --unverified restores this one anyway"
+        raise DamagedBackup(what, field="backup", hint=hint)
     if not stays:
+        detail = {"sha256": digest_of(Path(path)), "head": content.audit_head}
+        subject = f"backup of {content.latest_at or 'an empty log'}"
         with database.writing() as session:
-            audit.append(
-                session,
-                user_name(),
-                "database.restore",
-                f"backup of {content.latest_at or 'an empty log'}",
-                {"sha256": digest_of(Path(path)), "head": content.audit_head},
-            )
+            audit.append(session, user_name(), "database.restore", subject, detail)
     schema = content.schema if stays else tables.expected_version()
     return RestoreReport(database.shown, content, schema, chain, aside)
 
 
 def _unused_path(folder: Path, beginning: str, ending: str = "") -> Path:
     """Return a path with the time in its name, and a number where a second has several."""
-    moment = clock.now().strftime("%Y%m%dT%H%M%SZ")
-    numbers = itertools.chain([""], (f"-{number}" for number in itertools.count(2)))
-    paths = (folder / f"{beginning}{moment}{number}{ending}" for number in numbers)
+    first = f"{beginning}{clock.now():%Y%m%dT%H%M%SZ}"
+    names = itertools.chain([first], (f"{first}-{number}" for number in itertools.count(2)))
+    paths = (folder / f"{name}{ending}" for name in names)
     return next(path for path in paths if not path.exists())
 
 
@@ -236,7 +224,7 @@ def _replace_file(target: Path, new: Path) -> str | None:
 
 
 def _into_postgresql(path: str, url: str | None, options: RestoreOptions) -> RestoreReport:
-    postgresql.read(Path(path))
+    read_dump(Path(path))
     database = Database.open(url)
     try:
         with database.reading() as session:
@@ -251,12 +239,12 @@ def _into_postgresql(path: str, url: str | None, options: RestoreOptions) -> Res
             write_backup(database, aside)
         _drop_tables(database)
         try:
-            postgresql.load(Path(path), database.url)
+            load_dump(Path(path), database.url)
             return _finish(database, path, options, aside)
         except BaseException:
             _drop_tables(database)
             if aside:
-                postgresql.load(Path(aside), database.url)
+                load_dump(Path(aside), database.url)
             raise
     finally:
         database.close()
@@ -265,17 +253,16 @@ def _into_postgresql(path: str, url: str | None, options: RestoreOptions) -> Res
 def _refuse_used_server(database: Database) -> None:
     database.close()  # its own connections must not count
     deadline = time.monotonic() + _LEAVING_SECONDS
-    while count := _count_others(database):
+    while True:
+        with database.writing() as session:
+            count = session.execute(text(_OTHERS)).scalar_one()
+        if not count:
+            return
         if time.monotonic() > deadline:
             what = f"{count} connections of compatgate use {database.shown}"
             hint = "stop the gates and workers first"
             raise Conflict(what, field="database", hint=hint)
         time.sleep(0.1)
-
-
-def _count_others(database: Database) -> int:
-    with database.writing() as session:
-        return int(session.execute(text(_OTHERS)).scalar_one())
 
 
 def _drop_tables(database: Database) -> None:

@@ -13,8 +13,15 @@ from sqlalchemy.orm import Session
 from compatgate.errors import CompatgateError
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, resolve_url
-from compatgate.service.recovery.backup import postgresql
-from compatgate.service.recovery.backup.backup import digest_of, read_content, read_kind, tables_of
+from compatgate.service.recovery.backup.backup import (
+    digest_of,
+    load_dump,
+    read_content,
+    read_dump,
+    read_kind,
+    scratch_database,
+    tables_of,
+)
 from compatgate.service.recovery.backup.checks import Check, failed, guarded
 from compatgate.service.recovery.chain.verification import verify_chain
 
@@ -36,7 +43,7 @@ def verify_backup(path: str, url: str | None, *, head: str | None = None) -> Ite
                 shutil.copyfile(path, copy)
                 yield from _verify_copy(path, f"sqlite:///{copy}", head)
             return
-        postgresql.read(Path(path))
+        read_dump(Path(path))
         server = resolve_url(url)
         if server.drivername == "sqlite":
             yield Check("backup", "ok", "a dump of PostgreSQL; every part of it can be read")
@@ -44,8 +51,8 @@ def verify_backup(path: str, url: str | None, *, head: str | None = None) -> Ite
             fix = "name a database of a PostgreSQL server with --database"
             yield Check("audit chain", "skip", "needs a server to restore the dump on", fix)
             return
-        with postgresql.scratch_database(server) as scratch:
-            postgresql.load(Path(path), scratch)
+        with scratch_database(server) as scratch:
+            load_dump(Path(path), scratch)
             yield from _verify_copy(path, scratch.render_as_string(hide_password=False), head)
     except CompatgateError as error:
         yield failed("backup", error)
@@ -162,8 +169,7 @@ def _check_chain(database: Database, head: str | None) -> Iterator[Check]:
     with database.reading() as session:
         found = verify_chain(session, expected_head=head).report
     if not found.ok:
-        count = len(found.problems)
-        what = f"{count} problems, the first: {found.problems[0]}"
+        what = f"{len(found.problems)} problems, the first: {found.problems[0]}"
         yield Check("audit chain", "fail", what, _RESTORE)
         return
     yield Check(

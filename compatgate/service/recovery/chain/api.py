@@ -1,4 +1,4 @@
-"""Serve the verification of the audit chain."""
+"""Serve the audit log, and the verification of its chain."""
 
 from __future__ import annotations
 
@@ -6,13 +6,20 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from compatgate.kit.http.replies import Reply
+from compatgate.kit.http.replies import Reply, page_reply
 from compatgate.kit.http.route import Call, Returns, Routes
 from compatgate.kit.http.schemas import Filter
-from compatgate.service.audit.events.schemas import ChainBody
+from compatgate.service.audit.events.repository import AuditLog
+from compatgate.service.audit.events.schemas import AuditBody, AuditFilters, ChainBody
 from compatgate.service.recovery.chain.verification import AuditChain
 
 routes = Routes("audit")
+
+
+@routes.pages("/audit", AuditBody, "A page of the log", query=AuditFilters)
+def list_audit(call: Call[AuditFilters]) -> Reply:
+    """List changes and batches of decisions, newest first."""
+    return page_reply(call.use(AuditLog).list_audit(**call.query.filters()))
 
 
 class ChainQuery(Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 from compatgate.core.performance import sha256
 from compatgate.errors import DamagedContent
 from compatgate.kit import clock
+from compatgate.kit.database.tables import in_parts
 from compatgate.service.gate.decisions import service as decisions
 from compatgate.service.gate.decisions.batches import (
     FIRST_PREVIOUS,
@@ -33,7 +34,6 @@ from compatgate.service.recovery.chain.retention import find_deleted
 
 _SETTLED = timedelta(minutes=10)
 """No transaction stays open for so long."""
-_PER_QUERY = 500
 _MAX_STATEMENTS = 20_000
 _COLUMNS = NewDecision.__struct_fields__
 _VERDICT_ID = _COLUMNS.index("verdict_id")
@@ -44,9 +44,8 @@ _OF_VERDICT = ("target", "verdict", "allowed", "matrix_revision")
 class SealedState(Struct, frozen=True):
     """The verified state, which a link of the chain holds.
 
-    Attributes:
-        legacy: decisions that links cover, as until schema 0006.
-        batch: all batches up to this one are verified, and no older one is still to come.
+    ``legacy``: decisions that links cover, as until schema 0006. All batches up to ``batch`` are
+    verified, and no older one is still to come.
     """
 
     legacy: int = 0
@@ -104,19 +103,15 @@ class BatchWalk:
             return
         self.decisions += len(values)
         self.checked_decisions += len(values)
-        previous = self._previous(row)
+        previous, name = self._previous(row), f"batch {row.sequence} of writer {row.writer}"
         if previous is None:
-            yield f"batch {row.sequence} of writer {row.writer}: the batch before is missing"
-        name = f"batch {row.sequence} of writer {row.writer}"
-        first = row.id * NUMBERS
+            yield f"{name}: the batch before is missing"
+        first, claims = row.id * NUMBERS, _read_claims(row.verdicts)
         span = f"decisions {first} to {first + row.count - 1}"
-        claims = _read_claims(row.verdicts)
-        content = encode_values(values)
+        own = (encode_values(values), claims)
         if len(values) != row.count:
             yield f"{span}: changed or missing ({name})"
-        elif previous is not None and stored != hash_batch(
-            row.writer, row.sequence, previous, content, claims
-        ):
+        elif previous and stored != hash_batch(row.writer, row.sequence, previous, *own):
             yield f"{span}: changed ({name})"
         yield from self._verdicts(row, claims, name)
         yield from self._contradictions(values, first)
@@ -145,10 +140,13 @@ class BatchWalk:
         for verdict_id, (digest, batch) in digest_bodies(self._session, claims).items():
             if digest == claims[verdict_id]:
                 continue
-            if batch is not None and batch != row.id and self._claims(batch, verdict_id) == digest:
-                continue
             if digest is not None and batch is None:  # an audit link brought it
                 continue
+            if batch is not None and batch != row.id:
+                query = select(StoredBatch.verdicts).where(StoredBatch.id == batch)
+                first_claims = _read_claims(self._session.execute(query).scalar())
+                if first_claims.get(verdict_id) == digest:
+                    continue
             yield f"verdict {verdict_id}: changed or missing ({name})"
 
     def _contradictions(self, values: list[list[Any]], first: int) -> Iterator[str]:
@@ -165,10 +163,6 @@ class BatchWalk:
             statement = self._statements.get(line[_VERDICT_ID])
             if statement and statement != tuple(line[column] for column in _OF_DECISION):
                 yield f"decision {first + place}: contradicts verdict {line[_VERDICT_ID]}"
-
-    def _claims(self, batch: int, verdict_id: str) -> str | None:
-        query = select(StoredBatch.verdicts).where(StoredBatch.id == batch)
-        return _read_claims(self._session.execute(query).scalar()).get(verdict_id)
 
     def _take(self, end: int) -> list[list[Any]]:
         """Return the values of the next stored decisions, before a number.
@@ -201,10 +195,12 @@ class BatchWalk:
 def digest_bodies(session: Session, ids: Iterable[str]) -> dict[str, tuple[str | None, int | None]]:
     """Return the digests of verdicts, and the batches that brought them; None: not stored."""
     found: dict[str, tuple[str | None, int | None]] = dict.fromkeys(ids, (None, None))
-    for some in chunks(list(found)):
-        rows = session.execute(select(Verdict.__table__).where(Verdict.id.in_(some)))
-        for row in rows:
-            found[row.id] = (_digest_body(row), row.batch)
+    for some in in_parts(list(found)):
+        for row in session.execute(select(Verdict.__table__).where(Verdict.id.in_(some))):
+            digest = ""
+            with suppress(DamagedContent):
+                digest = sha256(read_body(row.body, row.packed).encode())
+            found[row.id] = (digest, row.batch)
     return found
 
 
@@ -214,16 +210,3 @@ def _read_claims(stored: str | None) -> dict[str, str]:
         return decode_claims(stored)
     except (ValueError, msgspec.MsgspecError):
         return {}
-
-
-def _digest_body(row: Any) -> str:
-    try:
-        return sha256(read_body(row.body, row.packed).encode())
-    except DamagedContent:
-        return ""
-
-
-def chunks(items: list[Any]) -> Iterator[list[Any]]:
-    """Yield parts of a list that a query takes."""
-    for start in range(0, len(items), _PER_QUERY):
-        yield items[start : start + _PER_QUERY]

@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 from compatgate.errors import Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import in_parts
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.repository import AuditRecord
 from compatgate.service.audit.events.schemas import ChainBody
@@ -34,7 +35,6 @@ _SETTLED = timedelta(hours=1)
 """Decisions that are younger stay: a transaction that is open may have older ones."""
 _DECISIONS_PER_STEP = 2000
 _PAUSE_SECONDS = 0.02
-_VERDICTS_PER_QUERY = 500
 
 
 class DeletedMonth(Struct, frozen=True):
@@ -57,7 +57,11 @@ class Retention:
 
     def delete(self, before: date) -> Iterator[DeletedMonth]:
         """Delete the decisions of each month that ended before a day, the oldest first."""
-        self._finish_interrupted()
+        with self._database.reading() as session:
+            interrupted = find_deleted(session, (DELETE,))
+            oldest = session.execute(select(func.min(StoredBatch.id))).scalar() or 0
+        if interrupted:
+            self._delete_batches(oldest, interrupted)
         segments = self._find_segments(before)
         if segments and not (report := self._verify()).ok:
             raise Conflict(
@@ -66,18 +70,12 @@ class Retention:
             )
         for month, numbers in segments.items():
             first, last = numbers[0], numbers[-1]
-            link = self._append_link(month, first, last)
+            detail = {"month": month, "first": first, "last": last}
+            with self._database.writing() as session:
+                link = audit.append(session, self._actor, DELETE, month, detail)
             yield DeletedMonth(month, first, last, self._delete_batches(first, last), link)
 
-    def _finish_interrupted(self) -> None:
-        with self._database.reading() as session:
-            done = find_deleted(session, (DELETE,))
-            first = session.execute(select(func.min(StoredBatch.id))).scalar() or 0
-        if done:
-            self._delete_batches(first, done)
-
     def _find_segments(self, before: date) -> dict[str, list[int]]:
-        """Return the numbers of the batches of each month."""
         end = min(datetime(before.year, before.month, before.day, tzinfo=UTC),
                   clock.now() - _SETTLED)  # fmt: skip
         found: dict[str, list[int]] = {}
@@ -101,14 +99,7 @@ class Retention:
                 found.setdefault(month, []).append(number)
         return found
 
-    def _append_link(self, month: str, first: int, last: int) -> int:
-        with self._database.writing() as session:
-            return audit.append(
-                session, self._actor, DELETE, month, {"month": month, "first": first, "last": last}
-            )
-
     def _delete_batches(self, first: int, last: int) -> int:
-        """Delete the decisions of batches, and return their number."""
         deleted = 0
         while step := self._delete_some(first, last):
             deleted += step
@@ -126,10 +117,8 @@ class Retention:
             session.execute(
                 delete(Decision).where(Decision.id >= rows[0].id, Decision.id <= rows[-1].id)
             )
-            ids = sorted({row.verdict_id for row in rows})
-            for start in range(0, len(ids), _VERDICTS_PER_QUERY):
-                some = ids[start : start + _VERDICTS_PER_QUERY]
-                used = exists().where(Decision.verdict_id == Verdict.id)
+            used = exists().where(Decision.verdict_id == Verdict.id)
+            for some in in_parts(sorted({row.verdict_id for row in rows})):
                 session.execute(delete(Verdict).where(Verdict.id.in_(some), ~used))
             return len(rows)
 

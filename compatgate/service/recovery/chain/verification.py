@@ -28,6 +28,7 @@ from compatgate.core.performance import sha256
 from compatgate.documents.specs import KINDS, decode, encode
 from compatgate.errors import CompatgateError
 from compatgate.kit.database.database import Database
+from compatgate.kit.database.tables import in_parts
 from compatgate.service.access.tokens import repository as tokens
 from compatgate.service.audit.events import repository as audit
 from compatgate.service.audit.events.repository import AuditRecord
@@ -38,12 +39,7 @@ from compatgate.service.gate.decisions.batches import NUMBERS, StoredBatch, appe
 from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents import revisions
 from compatgate.service.matrix.documents.models import DocumentChange, Revision
-from compatgate.service.recovery.chain.batch_walk import (
-    BatchWalk,
-    SealedState,
-    chunks,
-    digest_bodies,
-)
+from compatgate.service.recovery.chain.batch_walk import BatchWalk, SealedState, digest_bodies
 from compatgate.service.runs.evidence import evidence, pools
 
 SEAL = "audit.seal"
@@ -65,7 +61,12 @@ def verify_chain(
     """Recompute hashes, and compare the rows that the chain covers."""
     sealed = _find_seal(session)
     since, head, state = (None if full else sealed) or (0, audit.GENESIS, SealedState())
-    start = _find_start(session, expected_head, since, head)
+    start = since, head
+    if expected_head is not None and since:  # an expected head must be walked
+        query = select(AuditRecord.seq, AuditRecord.previous)
+        row = session.execute(query.where(AuditRecord.hash == expected_head)).first()
+        if row is not None and row.seq <= since:
+            start = row.seq - 1, row.previous
     links = _LinkWalk(session, start, since, state)
     batches = BatchWalk(session, state, links.mixed)
     everything = chain(
@@ -109,17 +110,6 @@ def _find_seal(session: Session) -> tuple[int, str, SealedState] | None:
         {name: detail[name] for name in SealedState.__struct_fields__}, SealedState
     )
     return detail["link"], detail["head"], state
-
-
-def _find_start(
-    session: Session, expected_head: str | None, since: int, head: str
-) -> tuple[int, str]:
-    """Return number and hash of the link where the walk begins: an expected head must be walked."""
-    if expected_head is None or not since:
-        return since, head
-    query = select(AuditRecord.seq, AuditRecord.previous).where(AuditRecord.hash == expected_head)
-    row = session.execute(query).first()
-    return (row.seq - 1, row.previous) if row is not None and row.seq <= since else (since, head)
 
 
 class _LinkWalk:
@@ -180,16 +170,13 @@ class _LinkWalk:
         elif link["action"].startswith("run.") and "evidence" in detail:
             yield from self._evidence(seq, detail)
         elif link["action"] == pools.ACTION:
-            yield from self._discard(seq, link["subject"], detail)
-
-    def _discard(self, seq: int, run: str, detail: dict[str, Any]) -> Iterator[str]:
-        found = evidence.find_discards(self._session, [run]).get(run)
-        if found is None or found.fingerprint != detail.get("sha256"):
-            yield f"discard of run {run}: changed or missing (link {seq})"
+            run = link["subject"]
+            discard = evidence.find_discards(self._session, [run]).get(run)
+            if discard is None or discard.fingerprint != detail.get("sha256"):
+                yield f"discard of run {run}: changed or missing (link {seq})"
 
     def _anchor(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
-        """Compare the batches that a link anchors."""
-        for some in chunks(sorted(detail["writers"].items())):
+        for some in in_parts(sorted(detail["writers"].items())):
             keys = [(writer, sequence) for writer, (sequence, _) in some]
             query = select(StoredBatch.writer, StoredBatch.sequence, StoredBatch.hash).where(
                 tuple_(StoredBatch.writer, StoredBatch.sequence).in_(keys)
@@ -209,10 +196,12 @@ class _LinkWalk:
         if first != self.legacy + 1:
             yield f"link {seq}: decisions {self.legacy + 1} to {first - 1} have no link"
         self.legacy = first + count - 1
-        lines = self._take_decisions(self.legacy)
+        lines = []
+        while self._next is not None and self._next[0] <= self.legacy:
+            lines.append(self._next)
+            self._next = next(self._lines, None)
         self.checked_decisions += len(lines)
-        found = sha256(batches.encode_decision_lines(lines))
-        if len(lines) != count or found != detail["sha256"]:
+        if len(lines) != count or sha256(batches.encode_values(lines)) != detail["sha256"]:
             yield f"decisions {first} to {self.legacy}: changed or missing (link {seq})"
         yield from self._linked_verdicts(seq, detail)
 
@@ -223,7 +212,7 @@ class _LinkWalk:
         lines = list(decisions.read_decision_lines(self._session, first, last))
         self.checked_decisions += len(lines)
         self.mixed.append((first, last))
-        if sha256(batches.encode_decision_lines(lines)) != detail["sha256"]:
+        if sha256(batches.encode_values(lines)) != detail["sha256"]:
             yield f"decisions {first} to {last}: changed or missing (link {seq})"
         yield from self._linked_verdicts(seq, detail)
 
@@ -233,22 +222,12 @@ class _LinkWalk:
             if digest != claims[verdict_id]:
                 yield f"verdict {verdict_id}: changed or missing (link {seq})"
 
-    def _take_decisions(self, last: int) -> list[list[Any]]:
-        """Return the next stored decisions, up to a number."""
-        taken = []
-        while self._next is not None and self._next[0] <= last:
-            taken.append(self._next)
-            self._next = next(self._lines, None)
-        return taken
-
     def _evidence(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
         self.evidence += 1
+        stated = (detail["evidence"], detail["sha256"], detail.get("bound"))
         row = next(self._judged, None)
-        if row is None or (
-            row.seq,
-            evidence.fingerprint(row),
-            evidence.binding_fingerprint(row),
-        ) != (detail["evidence"], detail["sha256"], detail.get("bound")):
+        prints = row and (row.seq, evidence.fingerprint(row), evidence.binding_fingerprint(row))
+        if prints != stated:
             yield f"evidence {detail['evidence']}: changed or missing (link {seq})"
 
     def _revision(self, seq: int, detail: dict[str, Any]) -> Iterator[str]:
@@ -258,14 +237,10 @@ class _LinkWalk:
         self.revisions = number
         query = select(Revision.__table__).where(Revision.number == number)
         revision = self._session.execute(query).first()
-        changes = self._session.execute(
-            select(DocumentChange.__table__).where(DocumentChange.revision == number)
-        ).all()
-        found = [dict(change._mapping) for change in changes]
-        if (
-            revision is None
-            or revisions.digest_revision(dict(revision._mapping), found) != detail["sha256"]
-        ):
+        changed = select(DocumentChange.__table__).where(DocumentChange.revision == number)
+        changes = [dict(change._mapping) for change in self._session.execute(changed)]
+        digest = revision and revisions.digest_revision(dict(revision._mapping), changes)
+        if revision is None or digest != detail["sha256"]:
             yield f"revision {number}: changed or missing (link {seq})"
         elif revision.proposal != (detail.get("proposal") or detail.get("approval")):
             yield f"revision {number}: names another proposal than link {seq}"
@@ -286,21 +261,16 @@ def _check_whole(session: Session, walk: _LinkWalk, expected_head: str | None) -
         yield f"revisions {walk.revisions + 1} to {latest} have no link"
     if (last := evidence.latest_number(session)) > walk.evidence:
         yield f"evidence {walk.evidence + 1} to {last} has no link"
-    yield from _unlinked_discards(session)
-    yield from _changed_documents(session, latest)
-    yield from _changed_tokens(session)
-
-
-def _unlinked_discards(session: Session) -> Iterator[str]:
     links = select(func.count()).select_from(AuditRecord).where(AuditRecord.action == pools.ACTION)
     rows = select(func.count()).select_from(evidence.DiscardedRun)
     linked, stored = (session.execute(query).scalar_one() for query in (links, rows))
     if linked != stored:
         yield f"{stored} runs are discarded, but {linked} links say so"
+    yield from _changed_documents(session, latest)
+    yield from _changed_tokens(session)
 
 
 def _changed_documents(session: Session, latest: int) -> Iterator[str]:
-    """Yield documents that differ from their last revision."""
     history = {
         (kind, name): (text, revision)
         for kind, name, text, revision in revisions.read_texts_at(session, latest)
@@ -323,7 +293,6 @@ def _is_same_document(kind: str, text: str, other: str) -> bool:
 
 
 def _changed_tokens(session: Session) -> Iterator[str]:
-    """Yield tokens that differ from what the chain says of them."""
     query = select(AuditRecord.action, AuditRecord.subject, AuditRecord.detail)
     query = query.where(AuditRecord.action.startswith("token.", autoescape=True))
     said: dict[str, str | None] = {}

@@ -13,7 +13,7 @@ from compatgate.documents.sources import Source
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
 from compatgate.service.matrix.documents.blessing import EvidenceNeeded
-from compatgate.service.matrix.documents.sync import SyncOptions
+from compatgate.service.matrix.documents.imports import SyncOptions
 
 Body = Callable[..., dict[str, Any]]
 WHY = "in production since March"

@@ -95,10 +95,10 @@ def test_what_is_no_table_is_refused(text: str) -> None:
 
 
 def test_an_exemption_names_a_namespace_and_a_waiver() -> None:
-    assert parse_exemptions(["a-*=w"], "--exempt") == (Exemption("a-*", "w"),)
+    assert parse_exemptions(["a-*=w"]) == (Exemption("a-*", "w"),)
     for wrong in ("a", "=w", "a="):
         with pytest.raises(BadInput):
-            parse_exemptions([wrong], "--exempt")
+            parse_exemptions([wrong])
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from compatgate.documents.text import to_yaml
 from compatgate.errors import BadInput, Conflict, ManyProblems
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
+from compatgate.service.matrix.documents.imports import SyncOptions
 from compatgate.service.matrix.documents.schemas import DocumentName, SyncBody
-from compatgate.service.matrix.documents.sync import SyncOptions
 
 BY = Authorship("ci", "commit 0123abc")
 Body = dict[str, Any]
