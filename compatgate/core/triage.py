@@ -128,7 +128,7 @@ def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
 
     Nothing is returned for a text that no signature knows. Where signatures of several causes
     match the same words, the longest wins. Symptoms count only where nothing else is found, and
-    what another cause explains is left out. Of several sure causes none is certain.
+    what another cause explains is left out. Of several causes none is certain.
 
     Args:
         text: an error or a log; beyond `MAX_TEXT` characters it is not read.
@@ -138,11 +138,10 @@ def find_causes(text: str, table: ErrorTable) -> tuple[FoundCause, ...]:
     best = _best([match for match in found if not match.signature.symptom] or found, _rank)
     explained = {name for cause in best for name in table.by_id[cause].explains}
     named = [match for cause, match in best.items() if cause not in explained]
-    sure = sum(match.signature.certainty == "certain" for match in named)
     return tuple(
         FoundCause(
             table.by_id[match.signature.cause],
-            match.signature.certainty if sure == 1 else "likely",
+            match.signature.certainty if len(named) == 1 else "likely",
             match.signature.id,
             clean[match.start : min(match.end, match.start + _EXCERPT)],
         )

@@ -129,6 +129,16 @@ def test_what_shows_no_cause_names_none(text: str) -> None:
     assert find_causes(text, table()) == ()
 
 
+def test_what_follows_from_another_error_is_never_certain() -> None:
+    symptoms = [one for one in table().signatures if one.symptom]
+    assert [one.id for one in symptoms if one.certainty == "certain"] == []
+
+
+def test_of_several_causes_none_is_certain() -> None:
+    text = "torch.OutOfMemoryError: CUDA out of memory.\nCUDA error: device-side assert triggered"
+    assert {one.confidence for one in find_causes(text, table())} == {"likely"}
+
+
 def test_words_that_fit_two_causes_name_both_as_likely() -> None:
     found = find_causes("cuda compute cap 61 is not supported", table())
     assert [(one.cause.id, one.confidence) for one in found] == [

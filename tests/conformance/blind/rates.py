@@ -35,6 +35,11 @@ SPELLINGS = {",arch=arm64": ",cpu=aarch64"}
 """What the rows spell as no pool is spelt. The file stays as it was committed."""
 ANSWERS = {"pass": "works", "warn": "works", "fail": "fails", "unknown": "unknown"}
 RESULTS = ("right", "unknown", "false pass", "false fail", "bad input")
+MERGED = {
+    "cublas-gpu": "cublas-not-supported",
+    "driver-libraries-mixed": "driver-library-mismatch",
+}
+"""Labels of texts whose cause was merged with another one."""
 TEXT_RESULTS = ("right", "not recognised", "wrong, likely", "wrong, certain")
 
 
@@ -79,7 +84,7 @@ def judge_text(text: dict[str, Any], facts: Facts) -> Judged:
     causes = find_causes(text["text"], facts.error_signatures)
     why = ", ".join(f"{one.cause.id} ({one.confidence}, {one.signature})" for one in causes)
     first = causes[0].cause.id if causes else "unknown"
-    if first == text["cause"]:
+    if first == MERGED.get(text["cause"], text["cause"]):
         result = "right"
     elif not causes:
         result = "not recognised"

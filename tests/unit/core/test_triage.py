@@ -140,9 +140,11 @@ def test_certain_causes_come_first_then_the_first_in_the_text() -> None:
 
 
 def test_a_cause_is_certain_only_where_the_text_names_no_other() -> None:
-    table = make(signature("s", "a", "alpha"), signature("t", "b", "beta"))
+    weak = signature("l", "c", "gamma", certainty="likely")
+    table = make(signature("s", "a", "alpha"), signature("t", "b", "beta"), weak)
     assert [one.confidence for one in find_causes("alpha", table)] == ["certain"]
     assert [one.confidence for one in find_causes("alpha beta", table)] == ["likely", "likely"]
+    assert [one.confidence for one in find_causes("gamma alpha", table)] == ["likely", "likely"]
 
 
 def test_what_another_cause_explains_is_left_out() -> None:
