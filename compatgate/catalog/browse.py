@@ -117,15 +117,10 @@ class FieldChange(Struct, frozen=True):
 
 
 class RecordChange(Struct, frozen=True):
-    """A record that only one set has, or that differs.
+    """A record that only one set has, or that differs."""
 
-    Attributes:
-        facts: fact file, ``frameworks/torch``.
-        part: list in the file, ``releases``; ``""`` for fields outside of lists of records.
-    """
-
-    facts: str
-    part: str
+    facts: str  # fact file, ``frameworks/torch``
+    part: str  # list in the file, ``releases``; ``""`` for fields outside of lists of records
     key: str
     action: Action
     fields: tuple[FieldChange, ...] = ()

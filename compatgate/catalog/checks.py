@@ -212,25 +212,15 @@ def _profiles_add_up(library: Library) -> bool:
     return total == library.units and counted == Counter({**library.sass, **library.ptx})
 
 
-CHECKS: tuple[Check, ...] = (
-    named_once,
-    sourced,
-    public_addresses,
-    package_records,
-    *REFERENCES,
-)
+CHECKS: tuple[Check, ...] = (named_once, sourced, public_addresses, package_records, *REFERENCES)
 
 
 class Origins(Struct, frozen=True):
-    """Counts of facts by origin.
+    """Counts of facts by origin."""
 
-    Attributes:
-        measured: records of wheels, each with the wheel's SHA-256.
-        statements: count by confidence: ``published``, ``metadata`` (read from a release) or
-            ``derived`` (concluded by others, so never a reason to deny).
-    """
-
-    measured: int
+    measured: int  # records of wheels, each with the wheel's SHA-256
+    # count by confidence: ``published``, ``metadata`` (read from a release) or ``derived``
+    # (concluded by others, so never a reason to deny)
     statements: dict[str, int]
 
 

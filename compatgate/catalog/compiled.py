@@ -36,33 +36,22 @@ _CODE = (
 
 
 class CompiledTable(msgspec.Struct, frozen=True, array_like=True):
-    """A compiled table.
-
-    Attributes:
-        code: digest of the adapters that built it.
-        sources: SHA-256 per source file, overlays included.
-    """
+    """A compiled table."""
 
     schema: int
     table: str
-    code: str
-    sources: dict[str, str]
+    code: str  # digest of the adapters that built it
+    sources: dict[str, str]  # SHA-256 per source file, overlays included
     payload: bytes
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The list of compiled tables in a wheel.
-
-    Attributes:
-        digest: of the whole catalog, ``sha256:...``.
-        sources: SHA-256 per source file.
-        tables: SHA-256 per compiled table.
-    """
+    """The list of compiled tables in a wheel."""
 
     schema: int
-    digest: str
-    sources: dict[str, str]
-    tables: dict[str, str]
+    digest: str  # of the whole catalog, ``sha256:...``
+    sources: dict[str, str]  # SHA-256 per source file
+    tables: dict[str, str]  # SHA-256 per compiled table
 
 
 def file_name(table: str) -> str:

@@ -34,14 +34,10 @@ _BEFORE = {
 
 
 class Overlay(NamedTuple):
-    """A file that changes a shipped fact file.
-
-    Attributes:
-        target: the fact file that it changes, without suffix.
-    """
+    """A file that changes a shipped fact file."""
 
     path: str
-    target: str
+    target: str  # the fact file that it changes, without suffix
     digest: str
 
     @property

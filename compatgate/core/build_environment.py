@@ -50,15 +50,11 @@ MEANINGS = {
 
 
 class BuildEnvironment(Struct, frozen=True):
-    """The variables of a builder, and the reasons for which some have no value.
+    """The variables of a builder, and the reasons for which some have no value."""
 
-    Attributes:
-        variables: name to value, in the order of `MEANINGS`; a variable without a value is absent.
-        conflicts: what is missing, or where the pools differ, one sentence each.
-    """
-
+    # name to value, in the order of `MEANINGS`; a variable without a value is absent
     variables: dict[str, str]
-    conflicts: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()  # what is missing, or where the pools differ, one sentence each
 
 
 def build_environment(pools: Sequence[Pool], facts: Facts) -> BuildEnvironment:

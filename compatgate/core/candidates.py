@@ -37,20 +37,16 @@ _LATEST_PYTHON = 30
 
 
 class Choice(Struct, frozen=True):
-    """A version of one part of a stack, and what comes with it.
-
-    Attributes:
-        text: value as a stack states it: ``2.8.0+cu128``, ``2.8.3[sm_80+sm_90]``; empty: the stack
-            does not have the part.
-        version: the version; None where the stack does not have the part.
-        brings: further parts that the build needs, by name (JAX: its plugins).
-    """
+    """A version of one part of a stack, and what comes with it."""
 
     name: str
+    # value as a stack states it: ``2.8.0+cu128``, ``2.8.3[sm_80+sm_90]``; empty: the stack does not
+    # have the part
     text: str
-    version: Version | None = None
+    version: Version | None = None  # the version; None where the stack does not have the part
     release: Release | None = None
     build: Build | None = None
+    # further parts that the build needs, by name (JAX: its plugins)
     brings: tuple[tuple[str, str], ...] = ()
 
 
@@ -58,16 +54,11 @@ Chosen = Mapping[str, Choice]
 
 
 class _KnownRelease(Struct, frozen=True):
-    """A release of a package in the facts.
-
-    Attributes:
-        measured: a wheel of it has a record.
-        labels: of its builds, by statements and records.
-    """
+    """A release of a package in the facts."""
 
     statements: tuple[Statement, ...]
-    measured: bool
-    labels: frozenset[str]
+    measured: bool  # a wheel of it has a record
+    labels: frozenset[str]  # of its builds, by statements and records
 
 
 class Candidates:

@@ -38,20 +38,15 @@ _HINT = (
 
 
 class CellFilter(Struct, frozen=True):
-    """The conditions for rows and columns.
+    """The conditions for rows and columns."""
 
-    Attributes:
-        versions: component and constraint; an entry must allow a version that meets it.
-        cuda: CUDA series of the builds.
-        names: of entries, where ``*`` matches any characters.
-        words: parts of GPU names, names of targets, or ``key=value`` of their labels.
-    """
-
+    # component and constraint; an entry must allow a version that meets it
     versions: tuple[tuple[str, Constraint], ...] = ()
-    cuda: tuple[tuple[int, int], ...] = ()
+    cuda: tuple[tuple[int, int], ...] = ()  # CUDA series of the builds
     statuses: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of entries, where ``*`` matches any characters
     driver: Constraint | None = None
+    # parts of GPU names, names of targets, or ``key=value`` of their labels
     words: tuple[str, ...] = ()
 
     def keep_entries(self, entries: Iterable[Entry], facts: Facts) -> list[Entry]:

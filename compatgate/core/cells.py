@@ -36,41 +36,28 @@ TO_BE_DONE = frozenset(("CG801", "CG811", "CG812"))
 
 
 class StackRow(Struct, frozen=True):
-    """A row: one stack, and what it stands for.
+    """A row: one stack, and what it stands for."""
 
-    Attributes:
-        key: unique among the rows.
-        stack: None: no stack can be made, for the reasons in ``open``.
-        group: rows of one group follow each other, ``CUDA 12.8``.
-    """
-
-    key: str
+    key: str  # unique among the rows
     label: str
     note: str
-    stack: Stack | None
-    group: str = ""
+    stack: Stack | None  # None: no stack can be made, for the reasons in ``open``
+    group: str = ""  # rows of one group follow each other, ``CUDA 12.8``
     entry: Entry | None = None
     open: tuple[str, ...] = ()
 
 
 class CellAnswer(Struct, frozen=True):
-    """The answer of a cell.
-
-    Attributes:
-        verdict: the gate's; None: the question cannot be asked.
-        rule: id of the rule that decides; empty where every rule holds.
-        valid_until: ISO time from which the answer may differ; None: as long as the matrix.
-        mixed: the places of the column differ; this is the worst of them.
-        target: the target that decides.
-    """
+    """The answer of a cell."""
 
     state: CellState
-    verdict: Outcome | None = None
-    rule: str = ""
+    verdict: Outcome | None = None  # the gate's; None: the question cannot be asked
+    rule: str = ""  # id of the rule that decides; empty where every rule holds
     why: str = ""
+    # ISO time from which the answer may differ; None: as long as the matrix
     valid_until: str | None = None
-    mixed: bool = False
-    target: str = ""
+    mixed: bool = False  # the places of the column differ; this is the worst of them
+    target: str = ""  # the target that decides
 
     @property
     def runs(self) -> bool:

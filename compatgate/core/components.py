@@ -60,21 +60,14 @@ Kind = Literal["driver", "library", "framework", "runtime", "build", "package"]
 
 
 class Component(Struct, frozen=True):
-    """A versioned part of a stack.
+    """A versioned part of a stack."""
 
-    Attributes:
-        name: canonical name; frameworks carry their name on the package index.
-        scheme: how its versions are spelled and compared.
-        kind: a framework brings GPU code of its own, a library comes from NVIDIA, ``build`` is what
-            a build from source is made with, a ``package`` is any other distribution of the package
-            index.
-        label: the name that people write.
-    """
-
-    name: str
-    scheme: Scheme
+    name: str  # canonical name; frameworks carry their name on the package index
+    scheme: Scheme  # how its versions are spelled and compared
+    # a framework brings GPU code of its own, a library comes from NVIDIA, ``build`` is what a build
+    # from source is made with, a ``package`` is any other distribution of the package index
     kind: Kind
-    label: str
+    label: str  # the name that people write
 
 
 COMPONENTS: dict[str, Component] = {row[0]: Component(*row) for row in vocabulary.COMPONENTS}

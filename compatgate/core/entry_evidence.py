@@ -51,15 +51,11 @@ class Promotion(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Contradiction(Struct, frozen=True):
-    """The effect of a failed run on an entry that it measured.
+    """The effect of a failed run on an entry that it measured."""
 
-    Attributes:
-        targets: targets on which the entry holds and whose policy counts the run.
-        revoke: the policy of one of these targets revokes the entry, and the run tested a content
-            that blessed it, or none is recorded.
-    """
-
-    targets: tuple[str, ...]
+    targets: tuple[str, ...]  # targets on which the entry holds and whose policy counts the run
+    # the policy of one of these targets revokes the entry, and the run tested a content that
+    # blessed it, or none is recorded
     revoke: bool
 
 

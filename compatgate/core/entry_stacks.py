@@ -34,16 +34,12 @@ _known: WeakKeyDictionary[Facts, dict[tuple[tuple[str, Constraint], ...], EntryS
 
 
 class EntryStacks(Struct, frozen=True):
-    """The stacks that represent an entry.
+    """The stacks that represent an entry."""
 
-    Attributes:
-        stacks: the newest that it allows, then the oldest where that differs; empty where
-            ``open`` says why there is none.
-        open: what the entry leaves open, in words.
-    """
-
+    # the newest that it allows, then the oldest where that differs; empty where ``open`` says why
+    # there is none
     stacks: tuple[Stack, ...] = ()
-    open: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()  # what the entry leaves open, in words
 
 
 def represent(entry: Entry, facts: Facts) -> EntryStacks:

@@ -287,21 +287,15 @@ def _pool_json(pool: Pool) -> dict[str, Any]:
 
 
 class PoolResult(Struct, frozen=True):
-    """The answers of the rules for one pool.
-
-    Attributes:
-        until: ISO times from which the answer may differ.
-        evidence: ids of the runs that the answer rests on.
-        entry: the matrix entry that decided.
-    """
+    """The answers of the rules for one pool."""
 
     pool: str
     findings: list[Finding]
     passed: list[str]
     not_applicable: list[str]
-    until: list[str]
-    evidence: list[str]
-    entry: str | None
+    until: list[str]  # ISO times from which the answer may differ
+    evidence: list[str]  # ids of the runs that the answer rests on
+    entry: str | None  # the matrix entry that decided
 
 
 @lru_cache(maxsize=16)

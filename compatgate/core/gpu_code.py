@@ -15,17 +15,12 @@ Capability = tuple[int, int]
 
 
 class Arch(Struct, frozen=True):
-    """Code for one architecture.
+    """Code for one architecture."""
 
-    Attributes:
-        kind: ``sass`` is machine code, ``ptx`` is compiled by the driver when it is loaded.
-        capability: compute capability that it was made for.
-        suffix: ``a`` runs on exactly that capability, ``f`` on its family, empty otherwise.
-    """
-
+    # ``sass`` is machine code, ``ptx`` is compiled by the driver when it is loaded
     kind: Literal["sass", "ptx"]
-    capability: Capability
-    suffix: str = ""
+    capability: Capability  # compute capability that it was made for
+    suffix: str = ""  # ``a`` runs on exactly that capability, ``f`` on its family, empty otherwise
 
     @property
     def name(self) -> str:

@@ -27,19 +27,14 @@ _QUERY = "nvidia-smi --query-gpu=memory.total"
 
 
 class Unmet(Struct, frozen=True):
-    """A need that a GPU does not surely meet.
-
-    Attributes:
-        certain: the GPU cannot; False: that is not known.
-        source: the fact that decided; None: there is none.
-    """
+    """A need that a GPU does not surely meet."""
 
     kind: Literal["precision", "memory"]
-    certain: bool
+    certain: bool  # the GPU cannot; False: that is not known
     message: str
     have: str
     need: str
-    source: Source | None = None
+    source: Source | None = None  # the fact that decided; None: there is none
 
     @property
     def excludes(self) -> bool:

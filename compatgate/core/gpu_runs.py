@@ -72,15 +72,10 @@ def _same_family(one: Pair, other: Pair, facts: CudaArch) -> bool:
 
 
 class Carrier(Struct, frozen=True):
-    """A part of a workload with GPU code that runs by itself.
+    """A part of a workload with GPU code that runs by itself."""
 
-    Attributes:
-        code: all code that it has.
-        ptx_cuda: the toolkit that made its PTX; None where that is not known.
-    """
-
-    code: tuple[Arch, ...]
-    ptx_cuda: Pair | None
+    code: tuple[Arch, ...]  # all code that it has
+    ptx_cuda: Pair | None  # the toolkit that made its PTX; None where that is not known
 
 
 def carriers_of(

@@ -81,22 +81,15 @@ class IncidentMember(Struct, frozen=True):
 
 
 class Condition(Struct, frozen=True):
-    """Something that needs attention now.
-
-    Attributes:
-        cause: what its members have in common; with the kind, its identity.
-        members: at most `MAX_MEMBERS`.
-        more: how much is concerned that no member stands for.
-        since: when it began, where that is known.
-    """
+    """Something that needs attention now."""
 
     kind: IncidentKind
-    cause: str
+    cause: str  # what its members have in common; with the kind, its identity
     level: IncidentLevel
     message: str
-    members: tuple[IncidentMember, ...]
-    more: int = 0
-    since: datetime | None = None
+    members: tuple[IncidentMember, ...]  # at most `MAX_MEMBERS`
+    more: int = 0  # how much is concerned that no member stands for
+    since: datetime | None = None  # when it began, where that is known
 
     @property
     def key(self) -> str:
@@ -111,19 +104,14 @@ class Condition(Struct, frozen=True):
 
 
 class KnownIncident(Struct, frozen=True):
-    """The state of an incident after the previous survey.
-
-    Attributes:
-        episode: 1, 2, 3, ...; one more each time that it happens again.
-        ended_at: when its condition was gone.
-    """
+    """The state of an incident after the previous survey."""
 
     key: str
     kind: IncidentKind
     level: IncidentLevel
     state: IncidentState
-    episode: int
-    ended_at: datetime | None = None
+    episode: int  # 1, 2, 3, ...; one more each time that it happens again
+    ended_at: datetime | None = None  # when its condition was gone
 
 
 Action = Literal["open", "refresh", "end"]
@@ -131,16 +119,12 @@ Action = Literal["open", "refresh", "end"]
 
 
 class IncidentChange(Struct, frozen=True):
-    """The effect of a survey on an incident.
-
-    Attributes:
-        condition: None: it is gone.
-    """
+    """The effect of a survey on an incident."""
 
     key: str
     action: Action
     episode: int
-    condition: Condition | None = None
+    condition: Condition | None = None  # None: it is gone
 
     @property
     def state(self) -> IncidentState:

@@ -40,14 +40,10 @@ class Size(Struct, frozen=True):
 
 
 class Needs(Struct, frozen=True):
-    """The requirements of a workload on each of its GPUs.
-
-    Attributes:
-        memory: memory of one GPU or MIG slice; None: not stated.
-    """
+    """The requirements of a workload on each of its GPUs."""
 
     precision: tuple[str, ...] = ()
-    memory: Size | None = None
+    memory: Size | None = None  # memory of one GPU or MIG slice; None: not stated
     features: tuple[str, ...] = ()
 
     def to_json(self) -> list[str]:

@@ -52,14 +52,11 @@ _PACKAGE_BYTES = 1500
 
 
 class PackageSet(Struct, frozen=True):
-    """The packages of a stack on one platform, with certain frameworks.
+    """The packages of a stack on one platform, with certain frameworks."""
 
-    Attributes:
-        packages: packages, and components that the records of their wheels judge.
-        silent: answers of rules without a finding, by rule and the other values that it reads.
-    """
-
+    # packages, and components that the records of their wheels judge
     packages: tuple[GpuPackage, ...]
+    # answers of rules without a finding, by rule and the other values that it reads
     silent: dict[tuple[Any, ...], SilentAnswer] = {}
 
 
@@ -262,12 +259,7 @@ class PackageFinder:
         return found
 
     def _look_up(
-        self,
-        name: str,
-        version: Version,
-        wheel: Wheel | None,
-        stated: tuple[Arch, ...],
-        label: str,
+        self, name: str, version: Version, wheel: Wheel | None, stated: tuple[Arch, ...], label: str
     ) -> GpuPackage:
         facts, platform = self._facts, self._platform
         recorded = facts.recorded_name(name, version.cuda)

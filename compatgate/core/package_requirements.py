@@ -46,17 +46,12 @@ class Requirement(Struct, frozen=True):
 
 
 class PlatformRequirement(Struct, frozen=True, dict=True):
-    """A requirement that applies on a platform, for any stack.
+    """A requirement that applies on a platform, for any stack."""
 
-    Attributes:
-        package: as the metadata names it.
-        name: name of the part of a stack that it means.
-        extras: extras of the package, ``cudart`` of ``cuda-toolkit[cudart]``.
-    """
-
-    package: str
-    name: str
+    package: str  # as the metadata names it
+    name: str  # name of the part of a stack that it means
     spec: str
+    # extras of the package, ``cudart`` of ``cuda-toolkit[cudart]``
     extras: frozenset[str] = frozenset()
 
     def compare(self, have: Version) -> Requirement | None:
@@ -93,15 +88,11 @@ _MAX_CACHED = 64
 
 
 class Platform(Struct, frozen=True, dict=True):
-    """The platform of installed packages: a pool's system and processor, a stack's Python.
-
-    Attributes:
-        python: the stack's Python, where it is known.
-    """
+    """The platform of installed packages: a pool's system and processor, a stack's Python."""
 
     os: Os
     cpu: Cpu
-    python: Version | None
+    python: Version | None  # the stack's Python, where it is known
 
     @lazy_property
     def key(self) -> tuple[str, str, str]:

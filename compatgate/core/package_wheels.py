@@ -231,11 +231,7 @@ def _pinned_torch(record: Record) -> str | None:
 
 
 def scripted_record(
-    records: Sequence[Record],
-    statements: Sequence[Statement],
-    version: Version,
-    os: Os,
-    cpu: Cpu,
+    records: Sequence[Record], statements: Sequence[Statement], version: Version, os: Os, cpu: Cpu
 ) -> Record | None:
     """Make the record of a labelled wheel from its project's build script; None if none says it.
 

@@ -24,35 +24,24 @@ TOO_OLD = "is older than the policy allows"
 
 
 class Coverage(Struct, frozen=True):
-    """The runs that are about a stack.
+    """The runs that are about a stack."""
 
-    Attributes:
-        runs: judged runs, in any order.
-        by: what they share with the stack.
-        others: where no run covers the stack by what the policy asks for, those with its versions
-            that are bound to something else.
-    """
-
-    runs: tuple[Evidence, ...]
-    by: Bind
+    runs: tuple[Evidence, ...]  # judged runs, in any order
+    by: Bind  # what they share with the stack
+    # where no run covers the stack by what the policy asks for, those with its versions that are
+    # bound to something else
     others: tuple[Evidence, ...] = ()
 
 
 class RunPool(Struct, frozen=True):
-    """The pooled answer of judged runs.
+    """The pooled answer of judged runs."""
 
-    Attributes:
-        state: ``stale``: the runs passed, but too long ago, on another driver, or with another
-            definition of the suite.
-        runs: that are pooled, the newest first; at least one.
-        why: why it is stale, in words.
-        until: when the answer may differ, in seconds since the epoch.
-    """
-
+    # ``stale``: the runs passed, but too long ago, on another driver, or with another definition of
+    # the suite
     state: State
-    runs: tuple[Evidence, ...]
-    why: str = ""
-    until: float | None = None
+    runs: tuple[Evidence, ...]  # that are pooled, the newest first; at least one
+    why: str = ""  # why it is stale, in words
+    until: float | None = None  # when the answer may differ, in seconds since the epoch
 
     @property
     def newest(self) -> Evidence:

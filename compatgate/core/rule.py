@@ -96,41 +96,30 @@ class Checked(Struct, frozen=True, gc=False):
 
 
 class Verdict(Struct, frozen=True, gc=False, kw_only=True):
-    """The answer to "may this stack run on that target?".
+    """The answer to "may this stack run on that target?"."""
 
-    Attributes:
-        id: digest of the answer and its basis; the same question on the same facts, matrix and
-            evidence has the same id.
-        verdict: the worst outcome of the findings.
-        allowed: the policy's decision on the verdict.
-        stack: the evaluated stack, in JSON form.
-        pools: the evaluated pools, in JSON form.
-        basis: origin of the stack: the gate read the ``image`` and nothing else; the asker
-            ``stated`` it, or a part of it; or ``set`` changed stack or pools (``what-if``).
-        facts: digest of the catalog.
-        overlays: the operator's fact files that were used.
-        evidence: ids of the runs that the answer rests on.
-        entries: the matrix entry that matched best, by pool.
-        valid_until: earliest ISO time from which the answer may differ; None: no time is known.
-    """
-
+    # digest of the answer and its basis; the same question on the same facts, matrix and evidence
+    # has the same id
     id: str
-    verdict: Outcome
-    allowed: bool
+    verdict: Outcome  # the worst outcome of the findings
+    allowed: bool  # the policy's decision on the verdict
     mode: str
     target: str | None
     findings: tuple[Finding, ...]
     checked: Checked
-    stack: dict[str, Any]
+    stack: dict[str, Any]  # the evaluated stack, in JSON form
     image: str | None = None
+    # origin of the stack: the gate read the ``image`` and nothing else; the asker ``stated`` it, or
+    # a part of it; or ``set`` changed stack or pools (``what-if``)
     basis: Basis = "stated"
-    pools: tuple[dict[str, Any], ...]
+    pools: tuple[dict[str, Any], ...]  # the evaluated pools, in JSON form
     matrix_revision: int
-    entries: dict[str, str] = {}
-    facts: str
-    overlays: tuple[str, ...] = ()
-    evidence: tuple[str, ...] = ()
+    entries: dict[str, str] = {}  # the matrix entry that matched best, by pool
+    facts: str  # digest of the catalog
+    overlays: tuple[str, ...] = ()  # the operator's fact files that were used
+    evidence: tuple[str, ...] = ()  # ids of the runs that the answer rests on
     decided_at: str = ""
+    # earliest ISO time from which the answer may differ; None: no time is known
     valid_until: str | None = None
 
     @property
@@ -204,28 +193,22 @@ def list_problems(answer: Answer) -> Sequence[Problem]:
 
 
 class Rule(Struct, frozen=True):
-    """A rule of the gate.
+    """A rule of the gate."""
 
-    Attributes:
-        id: ``CG101``; never changes its meaning.
-        name: ``driver-too-old``.
-        check: the rule itself; ``compatgate explain`` prints its docstring.
-        cause: basis of the rule: the vendors' facts alone, the matrix, or canary evidence.
-        reads: the parts of the question that it reads; a fix that changes other parts does not ask
-            it again. A rule that reads parts of `OPTIONAL` applies only if the question has one.
-        states_outcome: its facts themselves say whether they deny (the list of known issues);
-            other rules never deny by a derived fact.
-        pool_only: it reads the pool alone: its driver's branch, its GPU.
-        not_waivable: why no waiver covers it (``records waivers``); empty where a waiver may.
-    """
-
-    id: str
-    name: str
+    id: str  # ``CG101``; never changes its meaning
+    name: str  # ``driver-too-old``
+    # the rule itself; ``compatgate explain`` prints its docstring
     check: Callable[[RuleContext], Answer]
+    # basis of the rule: the vendors' facts alone, the matrix, or canary evidence
     cause: Cause = "facts"
+    # the parts of the question that it reads; a fix that changes other parts does not ask it again.
+    # A rule that reads parts of `OPTIONAL` applies only if the question has one.
     reads: Parts = EVERYTHING
+    # its facts themselves say whether they deny (the list of known issues); other rules never deny
+    # by a derived fact
     states_outcome: bool = False
-    pool_only: bool = False
+    pool_only: bool = False  # it reads the pool alone: its driver's branch, its GPU
+    # why no waiver covers it (``records waivers``); empty where a waiver may
     not_waivable: str = ""
 
     def finding(

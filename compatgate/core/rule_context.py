@@ -100,29 +100,19 @@ def _unchanged_names(changed: Parts) -> tuple[str, ...]:
 
 
 class SuiteEvidence(NamedTuple):
-    """The evidence of one suite for a stack.
+    """The evidence of one suite for a stack."""
 
-    Attributes:
-        coverage: runs that cover the stack.
-        pool: their pooled answer; None: there are none.
-        uncounted: runs that the policy does not accept, where it accepts none.
-    """
-
-    coverage: Coverage
-    pool: RunPool | None
+    coverage: Coverage  # runs that cover the stack
+    pool: RunPool | None  # their pooled answer; None: there are none
+    # runs that the policy does not accept, where it accepts none
     uncounted: tuple[Evidence, ...] = ()
 
 
 class CompiledHere(NamedTuple):
-    """Code that a part of the stack compiles when it runs.
+    """Code that a part of the stack compiles when it runs."""
 
-    Attributes:
-        title: name and version of the part.
-        makes: what it gives to the driver.
-    """
-
-    title: str
-    makes: Made
+    title: str  # name and version of the part
+    makes: Made  # what it gives to the driver
     source: Source
 
 

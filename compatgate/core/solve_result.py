@@ -25,18 +25,12 @@ class ChangedPart(Struct, frozen=True):
 
 
 class Solution(Struct, frozen=True):
-    """A stack that passes on every target.
-
-    Attributes:
-        verdicts: the verdict of each target, in the order of the question.
-        changes: parts that differ from the stack to start from.
-        builds: packages that must be built for the stated GPU code.
-    """
+    """A stack that passes on every target."""
 
     stack: dict[str, Any]
-    verdicts: tuple[Verdict, ...]
-    changes: tuple[ChangedPart, ...]
-    builds: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...]  # the verdict of each target, in the order of the question
+    changes: tuple[ChangedPart, ...]  # parts that differ from the stack to start from
+    builds: tuple[str, ...] = ()  # packages that must be built for the stated GPU code
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that answers carry."""
@@ -81,20 +75,14 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 
 class Solved(Struct, frozen=True):
-    """The answer of the solver.
-
-    Attributes:
-        misses: where there is no solution: the refused stacks with the fewest refusing rules.
-        unknown: wanted parts of which no version is known, in words.
-        evaluated: evaluations that the answer took.
-        complete: the search ended by itself; False: at its limit of work.
-    """
+    """The answer of the solver."""
 
     solutions: tuple[Solution, ...]
+    # where there is no solution: the refused stacks with the fewest refusing rules
     misses: tuple[Miss, ...]
-    unknown: tuple[str, ...]
-    evaluated: int
-    complete: bool
+    unknown: tuple[str, ...]  # wanted parts of which no version is known, in words
+    evaluated: int  # evaluations that the answer took
+    complete: bool  # the search ended by itself; False: at its limit of work
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that answers carry."""

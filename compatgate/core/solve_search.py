@@ -79,15 +79,10 @@ def _is_older(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 class _Care(Struct, frozen=True):
-    """The parts that a pass omits without evaluating whole stacks.
+    """The parts that a pass omits without evaluating whole stacks."""
 
-    Attributes:
-        pins: versions that published pins of other parts exclude.
-        parts: parts that the facts refuse by themselves.
-    """
-
-    pins: bool
-    parts: bool
+    pins: bool  # versions that published pins of other parts exclude
+    parts: bool  # parts that the facts refuse by themselves
 
 
 _CARES = (_Care(True, True), _Care(True, False), _Care(False, False))

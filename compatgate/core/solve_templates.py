@@ -42,15 +42,11 @@ class Problem(Struct, frozen=True):
 
 
 class Template(Struct, frozen=True):
-    """Parts of the stacks to try, with constraints, in the order of choosing.
-
-    Attributes:
-        heads: number of parts that lead: each choice of them gives one stack.
-    """
+    """Parts of the stacks to try, with constraints, in the order of choosing."""
 
     parts: tuple[str, ...]
     constraints: dict[str, tuple[Constraint, ...]]
-    heads: int
+    heads: int  # number of parts that lead: each choice of them gives one stack
 
 
 class Templates:

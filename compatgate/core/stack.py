@@ -58,53 +58,43 @@ _FIELDS = {
 
 
 class Stack(Struct, frozen=True, dict=True):
-    """The software of one workload.
+    """The software of one workload."""
 
-    Attributes:
-        components: canonical name to version, in canonical order; never the driver, which belongs
-            to the pool.
-        packages: normalised name to version, by name: other packages with GPU code or links to
-            CUDA.
-        code: GPU code that is stated for one part (``flash-attn=2.8.3[sm_90]``), by name.
-        wheels: the files that parts are installed from, by name, where they are known.
-        measured: records of parts' files where the stack was read from them (an image, a folder),
-            by name; they take precedence over records of published wheels.
-        arch: SASS and PTX that the workload carries, without the parts in ``measured``; None when
-            not stated.
-        cuda_compat: CUDA version of the forward-compatibility package in the image.
-        compat_use: when that package is loaded.
-        require: ``NVIDIA_REQUIRE_*`` expressions of the image; all must hold.
-        image: the reference that the stack was read from, for waivers and messages.
-        needs: what the workload needs of each GPU; None when not stated.
-        open: what a lockfile, bill of materials or image left open; each makes the answer unknown.
-        unread: what was not read, in words; the answer reports it without weight.
-        unmeasured: why a package has no record although its wheel was requested, by release
-            (``xformers==0.0.35``).
-        assumed: why ``components`` has a CUDA that nothing states, in words.
-        content: digest of the GPU content that the image holds; None where no image was read. A
-            changed stack has none: no image with it was read.
-        alternatives: stacks that may run in place of this one, by name: other installations in
-            the image, other images of the index. Each is judged, and the worst counts.
-    """
-
+    # canonical name to version, in canonical order; never the driver, which belongs to the pool
     components: dict[str, Version]
+    # SASS and PTX that the workload carries, without the parts in ``measured``; None when not
+    # stated
     arch: tuple[Arch, ...] | None = None
+    # normalised name to version, by name: other packages with GPU code or links to CUDA
     packages: dict[str, Version] = {}
+    # GPU code that is stated for one part (``flash-attn=2.8.3[sm_90]``), by name
     code: dict[str, tuple[Arch, ...]] = {}
+    # the files that parts are installed from, by name, where they are known
     wheels: dict[str, Wheel] = {}
+    # records of parts' files where the stack was read from them (an image, a folder), by name; they
+    # take precedence over records of published wheels
     measured: dict[str, Record] = {}
+    # CUDA version of the forward-compatibility package in the image
     cuda_compat: Version | None = None
-    compat_use: CompatUse = "always"
-    require: tuple[str, ...] = ()
+    compat_use: CompatUse = "always"  # when that package is loaded
+    require: tuple[str, ...] = ()  # ``NVIDIA_REQUIRE_*`` expressions of the image; all must hold
     disable_require: bool = False
-    image: str | None = None
-    needs: Needs | None = None
+    image: str | None = None  # the reference that the stack was read from, for waivers and messages
+    needs: Needs | None = None  # what the workload needs of each GPU; None when not stated
+    # what a lockfile, bill of materials or image left open; each makes the answer unknown
     open: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
+    # what was not read, in words; the answer reports it without weight
     unread: tuple[str, ...] = ()
+    # why a package has no record although its wheel was requested, by release
+    # (``xformers==0.0.35``)
     unmeasured: dict[str, str] = {}
-    assumed: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()  # why ``components`` has a CUDA that nothing states, in words
+    # digest of the GPU content that the image holds; None where no image was read. A changed stack
+    # has none: no image with it was read.
     content: str | None = None
+    # stacks that may run in place of this one, by name: other installations in the image, other
+    # images of the index. Each is judged, and the worst counts.
     alternatives: dict[str, Stack] = {}
 
     def get(self, name: str) -> Version | None:

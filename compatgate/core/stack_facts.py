@@ -95,20 +95,14 @@ def find_floor(
 
 
 class ForwardCompatUse(Struct, frozen=True):
-    """Tells whether the stack's forward-compatibility package is usable on the pool.
+    """Tells whether the stack's forward-compatibility package is usable on the pool."""
 
-    Attributes:
-        usable: None when that cannot be known.
-        reason: why not, or what is not known; empty when usable.
-        aside: an unusable package is not loaded here, and does no harm.
-    """
-
-    usable: bool | None
-    reason: str = ""
+    usable: bool | None  # None when that cannot be known
+    reason: str = ""  # why not, or what is not known; empty when usable
     need: str = ""
     source: Source | None = None
     package: CompatPackage | None = None
-    aside: bool = False
+    aside: bool = False  # an unusable package is not loaded here, and does no harm
 
     @property
     def brings(self) -> CompatPackage | None:
@@ -230,28 +224,21 @@ _CHANNELS = {"forge": "conda-forge"}
 
 
 class FrameworkMatch(Struct, frozen=True):
-    """A framework of a stack, with its release and build in the facts.
-
-    Attributes:
-        release: None when the facts do not know this release.
-        build: None when no build is for the stack's CUDA, or the CUDA is not stated.
-        published: False for a private build (NGC's ``2.6.0a0+...nv25.01``, conda's, a CPU build):
-            facts about the published wheels do not hold for it. It has no ``release``, and a
-            ``build`` only where the recipe of a conda channel is known.
-        without_cuda: a build without CUDA (``+cpu``, ``+rocm6.2``).
-        like: the release that a release candidate or nightly build is assumed to be like.
-        stands_in: it is such a release.
-    """
+    """A framework of a stack, with its release and build in the facts."""
 
     name: str
     version: Version
     table: Framework
-    release: Release | None
-    build: Build | None
+    release: Release | None  # None when the facts do not know this release
+    build: Build | None  # None when no build is for the stack's CUDA, or the CUDA is not stated
+    # False for a private build (NGC's ``2.6.0a0+...nv25.01``, conda's, a CPU build): facts about
+    # the published wheels do not hold for it. It has no ``release``, and a ``build`` only where the
+    # recipe of a conda channel is known.
     published: bool = True
-    without_cuda: bool = False
+    without_cuda: bool = False  # a build without CUDA (``+cpu``, ``+rocm6.2``)
+    # the release that a release candidate or nightly build is assumed to be like
     like: FrameworkMatch | None = None
-    stands_in: bool = False
+    stands_in: bool = False  # it is such a release
 
     @property
     def title(self) -> str:

@@ -47,17 +47,11 @@ _RECORD_HINT = "as `compatgate inspect --format json` prints it"
 
 
 class Wheel(Struct, frozen=True, omit_defaults=True):
-    """The file that a part of the stack is installed from.
+    """The file that a part of the stack is installed from."""
 
-    Attributes:
-        file: its name, whose tags say Python and platform; empty where it is not known.
-        sha256: digest of the file, in lower-case hexadecimal.
-        index: URL of the package index, or conda channel, that it comes from.
-    """
-
-    file: str = ""
-    sha256: str = ""
-    index: str = ""
+    file: str = ""  # its name, whose tags say Python and platform; empty where it is not known
+    sha256: str = ""  # digest of the file, in lower-case hexadecimal
+    index: str = ""  # URL of the package index, or conda channel, that it comes from
 
     def to_json(self) -> dict[str, str]:
         """Return its known properties."""

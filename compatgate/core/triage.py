@@ -54,23 +54,16 @@ Here = Literal["fails", "warns", "unknown", "holds", "not-applicable"]
 
 
 class FoundCause(Struct, frozen=True):
-    """A cause that a text shows.
-
-    Attributes:
-        confidence: ``certain`` only where the text alone names the cause.
-        signature: id of the signature that matched best.
-        seen: the matched words.
-        here: what the rules say of the stack in question; None: no stack was given, or no rule
-            finds this cause.
-        findings: findings of these rules, in JSON form.
-    """
+    """A cause that a text shows."""
 
     cause: Cause
-    confidence: Certainty
-    signature: str
-    seen: str
+    confidence: Certainty  # ``certain`` only where the text alone names the cause
+    signature: str  # id of the signature that matched best
+    seen: str  # the matched words
+    # what the rules say of the stack in question; None: no stack was given, or no rule finds this
+    # cause
     here: Here | None = None
-    findings: tuple[Mapping[str, Any], ...] = ()
+    findings: tuple[Mapping[str, Any], ...] = ()  # findings of these rules, in JSON form
 
     @property
     def rule(self) -> str | None:

@@ -66,16 +66,11 @@ class Decision(WaveDecision, frozen=True):
 
 
 class _Blocker(Struct, frozen=True):
-    """A reason why a wave may not start.
-
-    Attributes:
-        until: when that ends by itself.
-        starting: it only keeps a wave from starting; one that has started goes on.
-    """
+    """A reason why a wave may not start."""
 
     text: str
-    until: datetime | None = None
-    starting: bool = False
+    until: datetime | None = None  # when that ends by itself
+    starting: bool = False  # it only keeps a wave from starting; one that has started goes on
 
 
 def decide(

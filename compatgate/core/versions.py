@@ -21,23 +21,17 @@ CudaBuild = tuple[int, ...]
 
 
 class Version(Struct, frozen=True, gc=False, array_like=True, eq=False, order=False):
-    """A version that compares by its numbers.
+    """A version that compares by its numbers."""
 
-    Attributes:
-        text: as written by the user or the vendor.
-        parts: the numeric release as stated, e.g. ``(535, 104, 5)``.
-        key: sort key: parts without trailing zeros, then 0 for a pre-release, 1 otherwise.
-        cuda: the CUDA that the component was built for, from its local version (``+cu121``).
-        local: the local version label without the plus sign, ``""`` without a label.
-        whole: the version in the form of PEP 440, where its numbers and label do not say all of it
-            (an epoch, a pre-, post- or development release); else ``""``.
-    """
-
-    text: str
-    parts: tuple[int, ...]
+    text: str  # as written by the user or the vendor
+    parts: tuple[int, ...]  # the numeric release as stated, e.g. ``(535, 104, 5)``.
+    # sort key: parts without trailing zeros, then 0 for a pre-release, 1 otherwise
     key: tuple[tuple[int, ...], int]
+    # the CUDA that the component was built for, from its local version (``+cu121``)
     cuda: CudaBuild | None = None
-    local: str = ""
+    local: str = ""  # the local version label without the plus sign, ``""`` without a label
+    # the version in the form of PEP 440, where its numbers and label do not say all of it (an
+    # epoch, a pre-, post- or development release); else ``""``
     whole: str = ""
 
     @property

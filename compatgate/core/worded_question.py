@@ -50,17 +50,12 @@ _OTHERS = 6
 
 
 class Assumption(Struct, frozen=True):
-    """A release that was taken where the question names a series.
-
-    Attributes:
-        said: the series, as it was written.
-        others: other known releases of the series, newest first.
-    """
+    """A release that was taken where the question names a series."""
 
     component: str
-    said: str
+    said: str  # the series, as it was written
     taken: str
-    others: tuple[str, ...]
+    others: tuple[str, ...]  # other known releases of the series, newest first
 
     @property
     def message(self) -> str:
@@ -74,13 +69,9 @@ class Assumption(Struct, frozen=True):
 
 
 class WordedQuestion(Struct, frozen=True):
-    """A question read from words.
+    """A question read from words."""
 
-    Attributes:
-        target: its name; empty: none was named.
-    """
-
-    target: str = ""
+    target: str = ""  # its name; empty: none was named
     stack: dict[str, Any] = {}
     image: str = ""
     driver: str = ""

@@ -6,13 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from compatgate.catalog.build.decode import Decoder, Shape
-from compatgate.catalog.build.values import (
-    Record,
-    pair,
-    pairs,
-    record_source,
-    source,
-)
+from compatgate.catalog.build.values import Record, pair, pairs, record_source, source
 from compatgate.core import vocabulary
 from compatgate.core.facts.nvidia import (
     Cudnn,

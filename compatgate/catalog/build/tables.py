@@ -103,10 +103,7 @@ def _pattern(text: str) -> Pattern:
     pieces = [Piece(first)]
     pieces += [Piece(words, *GAPS[mark]) for mark, words in zip(rest[::2], rest[1::2], strict=True)]
     if any(len(piece.text) < MIN_PIECE and not piece.text.isdigit() for piece in pieces):
-        raise BadInput(
-            f"{text!r} has a piece of fewer than {MIN_PIECE} characters",
-            field="text",
-        )
+        raise BadInput(f"{text!r} has a piece of fewer than {MIN_PIECE} characters", field="text")
     return tuple(pieces)
 
 

@@ -38,23 +38,16 @@ from compatgate.core.stack import parse_stack
 
 
 class Question(Struct, frozen=True):
-    """The subject of a plan.
-
-    Attributes:
-        pools: of the target that change.
-        changes: resolved to versions, as of `compatgate.core.compare.what_if.what_if`.
-        running: stacks that the gate has allowed there, to be evaluated pool by pool.
-        rack_labels: labels whose value names a rack.
-        remarks: on how the changes were chosen, and on what was left out.
-    """
+    """The subject of a plan."""
 
     target: Target
-    pools: tuple[Pool, ...]
-    changes: dict[str, Any]
+    pools: tuple[Pool, ...]  # of the target that change
+    changes: dict[str, Any]  # resolved to versions, as of `compatgate.core.compare.what_if.what_if`
+    # stacks that the gate has allowed there, to be evaluated pool by pool
     running: tuple[Subject, ...] = ()
     nodes: tuple[PlannedNode, ...] = ()
-    rack_labels: tuple[str, ...] = RACK_LABELS
-    remarks: tuple[str, ...] = ()
+    rack_labels: tuple[str, ...] = RACK_LABELS  # labels whose value names a rack
+    remarks: tuple[str, ...] = ()  # on how the changes were chosen, and on what was left out
 
 
 class CauseGroup(Struct, frozen=True):
@@ -93,20 +86,15 @@ class OwedRun(Struct, frozen=True):
 
 
 class Plan(TargetDifferences, frozen=True, kw_only=True):
-    """The plan of an upgrade.
+    """The plan of an upgrade."""
 
-    Attributes:
-        groups: why subjects get worse: facts first, then matrix, then evidence.
-        edits: edits of entries that only the matrix breaks.
-        entries_yaml: the edited entries as documents; empty: the documents are not known.
-    """
-
+    # why subjects get worse: facts first, then matrix, then evidence
     groups: tuple[CauseGroup, ...]
-    edits: tuple[EntryEdit, ...]
+    edits: tuple[EntryEdit, ...]  # edits of entries that only the matrix breaks
     owed: tuple[OwedRun, ...]
     frontier: DriverFrontier
     order: UpgradeOrder
-    entries_yaml: str = ""
+    entries_yaml: str = ""  # the edited entries as documents; empty: the documents are not known
 
     @property
     def summary(self) -> str:

@@ -38,17 +38,11 @@ _Key = tuple[DomainKind, str, str]
 
 
 class PlannedNode(Struct, frozen=True):
-    """A reported node of a target.
+    """A reported node of a target."""
 
-    Attributes:
-        name: with its cluster where there are several.
-        pool: of the target; None: none has its GPUs.
-        driver: None: not known.
-    """
-
-    name: str
-    pool: str | None
-    driver: str | None
+    name: str  # with its cluster where there are several
+    pool: str | None  # of the target; None: none has its GPUs
+    driver: str | None  # None: not known
     labels: Mapping[str, str]
 
 

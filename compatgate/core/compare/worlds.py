@@ -52,14 +52,10 @@ class State(Struct, frozen=True):
 
 
 class NoAnswer(Struct, frozen=True):
-    """The gate could not answer a question about a target.
-
-    Attributes:
-        unknown: the target exists, and the facts cannot resolve it.
-    """
+    """The gate could not answer a question about a target."""
 
     message: str
-    unknown: bool = False
+    unknown: bool = False  # the target exists, and the facts cannot resolve it
 
 
 Answer = Verdict | NoAnswer

@@ -94,19 +94,14 @@ class Branch(Struct, frozen=True):
 
 
 class WindowsBranch(Struct, frozen=True):
-    """Windows packages of a driver branch: their numbers are not those of Linux.
+    """Windows packages of a driver branch: their numbers are not those of Linux."""
 
-    Attributes:
-        first, last: the number before the point, both included.
-        seen: releases that were read, ascending.
-    """
-
-    first: int
+    first: int  # first, last: the number before the point, both included
     last: int
     branch: int
     cuda: Pair | None
     source: Source
-    seen: tuple[Driver, ...] = ()
+    seen: tuple[Driver, ...] = ()  # releases that were read, ascending
 
 
 class WslBranches(Struct, frozen=True):
@@ -214,25 +209,18 @@ class Gpu(Struct, frozen=True):
 
 
 class VgpuType(Struct, frozen=True):
-    """A type of vGPU, without its sizes: ``A100D`` of ``A100D-40C``.
-
-    Attributes:
-        product: canonical name of the GPU; None: no product in the table.
-        capability: compute capability where no product tells it.
-        memory: sizes in GB by series; 0 stands for 512 MB.
-        mig_backed: endings of the types on MIG instances: ``1-10C``.
-        cuda_only: endings of the only types that run CUDA; empty: all of C- and Q-series.
-        branches: driver branches that name the type, with the first driver where that is not the
-            branch's first release of vGPU.
-    """
+    """A type of vGPU, without its sizes: ``A100D`` of ``A100D-40C``."""
 
     prefix: str
-    product: str | None
-    capability: Pair | None
-    memory: dict[str, tuple[int, ...]]
-    mig_backed: tuple[str, ...]
+    product: str | None  # canonical name of the GPU; None: no product in the table
+    capability: Pair | None  # compute capability where no product tells it
+    memory: dict[str, tuple[int, ...]]  # sizes in GB by series; 0 stands for 512 MB
+    mig_backed: tuple[str, ...]  # endings of the types on MIG instances: ``1-10C``
+    # driver branches that name the type, with the first driver where that is not the branch's first
+    # release of vGPU
     branches: dict[int, Driver | None]
     source: Source
+    # endings of the only types that run CUDA; empty: all of C- and Q-series
     cuda_only: tuple[str, ...] = ()
 
 
@@ -288,23 +276,18 @@ PEAK_KINDS: tuple[PeakKind, ...] = get_args(PeakKind)
 
 
 class GpuPeaks(Struct, frozen=True):
-    """Published peaks of a whole GPU; None: not found, or the GPU has none.
-
-    Attributes:
-        memory: GB/s, of reads and writes together.
-        fp32: TFLOP/s of the CUDA cores; the other precisions are dense rates of tensor cores.
-        nvlink, pcie: GB/s, of both directions together.
-    """
+    """Published peaks of a whole GPU; None: not found, or the GPU has none."""
 
     name: str
     source: Source
-    memory: float | None = None
+    memory: float | None = None  # GB/s, of reads and writes together
+    # TFLOP/s of the CUDA cores; the other precisions are dense rates of tensor cores
     fp32: float | None = None
     tf32: float | None = None
     fp16: float | None = None
     bf16: float | None = None
     fp8: float | None = None
-    nvlink: float | None = None
+    nvlink: float | None = None  # nvlink, pcie: GB/s, of both directions together
     pcie: float | None = None
     note: str = ""
 

@@ -22,17 +22,13 @@ _TAG = re.compile(r"(?P<legacy>manylinux(?:1|2010|2014))_|manylinux_(?P<glibc>\d
 
 
 class Have(Struct, frozen=True):
-    """The glibc that a stack runs with.
-
-    Attributes:
-        stated: the stack states it; otherwise it is that of the nodes' distribution, which a
-            container or an environment may replace.
-        where: what has it, for messages.
-    """
+    """The glibc that a stack runs with."""
 
     glibc: Version
+    # the stack states it; otherwise it is that of the nodes' distribution, which a container or an
+    # environment may replace
     stated: bool
-    where: str
+    where: str  # what has it, for messages
 
 
 def check_glibc(context: RuleContext) -> RuleAnswer:
