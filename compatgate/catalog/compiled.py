@@ -22,13 +22,10 @@ from compatgate.core.performance import combine_digests
 from compatgate.errors import CatalogError
 
 T = TypeVar("T")
-SCHEMA = 1
-"""Version of the compiled format; other versions are not read."""
+SCHEMA = 1  # version of the compiled format; other versions are not read
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_MAX_FORMS = 7
-"""Cached versions per table, for other overlays and other versions of compatgate."""
-_SETTLED_S = 2
-"""Seconds after a change; by then a second change gets another timestamp."""
+_MAX_FORMS = 7  # cached versions per table, for other overlays and other versions of compatgate
+_SETTLED_S = 2  # seconds after a change; by then a second change gets another timestamp
 _CODE = (
     "catalog/build", "core/facts", "core/components.py", "core/constraints.py", "core/gpu_code.py",
     "core/gpus.py", "core/versions.py",

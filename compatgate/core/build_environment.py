@@ -25,7 +25,7 @@ from msgspec import Struct
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build
 from compatgate.core.facts.nvidia import Pair
-from compatgate.core.gpu_runs import find_run_mode
+from compatgate.core.gpu_code import find_run_mode
 from compatgate.core.matrix import Matrix
 from compatgate.core.request import Pool, Target
 from compatgate.core.rule_context import RuleContext

@@ -49,15 +49,12 @@ TITLES: dict[IncidentKind, str] = {
     "baseline-proposed": "Baselines to approve",
 }
 IncidentLevel = Literal["fail", "warn", "info"]
-LEVELS: tuple[IncidentLevel, ...] = get_args(IncidentLevel)
-"""The worst first."""
-IncidentState = Literal["open", "ended"]
-"""``ended``: the condition no longer holds."""
+LEVELS: tuple[IncidentLevel, ...] = get_args(IncidentLevel)  # the worst first
+IncidentState = Literal["open", "ended"]  # ``ended``: the condition no longer holds
 Subject = Literal[
     "target", "entry", "waiver", "run", "baseline", "drift", "verdict", "upgrade",
 ]  # fmt: skip
-MAX_MEMBERS = 500
-"""Members of an incident that are kept; all are counted."""
+MAX_MEMBERS = 500  # members of an incident that are kept; all are counted
 FLAPPING = timedelta(minutes=15)
 """A condition that comes back within so long after its end continues the same incident."""
 
@@ -148,7 +145,9 @@ def reconcile(
         if condition.key not in changes:
             before = known.get(condition.key)
             key, episode = condition.key, before.episode if before else 0
-            if before is None or _happens_again(before, now):
+            ended = before.ended_at if before else None
+            flaps = ended is not None and now - ended < FLAPPING
+            if before is None or (before.state == "ended" and not flaps):
                 change = IncidentChange(key, "open", episode + 1, condition)
             else:
                 change = IncidentChange(key, "refresh", episode, condition)
@@ -157,8 +156,3 @@ def reconcile(
         if key not in changes and before.kind in covered and before.state != "ended":
             changes[key] = IncidentChange(key, "end", before.episode)
     return [*changes.values()]
-
-
-def _happens_again(before: KnownIncident, now: datetime) -> bool:
-    flaps = before.ended_at is not None and now - before.ended_at < FLAPPING
-    return before.state == "ended" and not flaps

@@ -198,17 +198,6 @@ class _IndexedEntry(NamedTuple):
     conditions: tuple[tuple[str, Constraint], ...]
 
 
-def _index(entry: Entry) -> _IndexedEntry:
-    """Put the narrowest constraint first: most entries already fail it, and the rest is not asked.
-
-    The driver comes last among equals: a target's entries mostly share it.
-    """
-    conditions = sorted(
-        entry.components.items(), key=lambda one: (-one[1].exactness, one[0] == "driver")
-    )
-    return _IndexedEntry(entry, tuple(conditions))
-
-
 class EntryIndex:
     """Entries by target, then by the one CUDA series that they pin."""
 
@@ -218,7 +207,12 @@ class EntryIndex:
         for entry in entries:
             cuda = entry.components.get("cuda")
             series = cuda.series if cuda else None
-            indexed = _index(entry)
+            # The narrowest constraint first: most entries already fail it, and the rest is not
+            # asked. The driver last among equals: a target's entries mostly share it.
+            conditions = sorted(
+                entry.components.items(), key=lambda one: (-one[1].exactness, one[0] == "driver")
+            )
+            indexed = _IndexedEntry(entry, tuple(conditions))
             for target in entry.targets:
                 self._by_target.setdefault(target, {}).setdefault(series, []).append(indexed)
                 if entry.status == "revoked":

@@ -115,7 +115,6 @@ def read_size(value: str) -> Size:
 
 
 def _sort(names: Iterable[str], order: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names that are in an order, in that order."""
     found = set(names)
     return tuple(name for name in order if name in found)
 

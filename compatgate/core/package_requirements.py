@@ -64,7 +64,8 @@ class PlatformRequirement(Struct, frozen=True, dict=True):
             if _is_another_build(self.package, have):
                 compared = None
             else:
-                pin = _pinned_version(self.spec)
+                exact = self.spec.startswith("==") and "," not in self.spec
+                pin = self.spec.lstrip("=") if exact and not self.spec.endswith(".*") else None
                 spec = _BUILD_OF_CUDA.sub(r"\1", self.spec) if self.name == "cuda" else self.spec
                 is_series = self.name == "cudnn" and len(have.parts) < 3
                 texts = _releases_of_series(spec, have) if is_series else (have.text,)
@@ -83,8 +84,7 @@ class PlatformRequirement(Struct, frozen=True, dict=True):
 _BUILD_OF_CUDA = re.compile(r"(>=\d+\.\d+)\.\d{2,}")
 """A component's build (``nvidia-cuda-runtime-cu12>=12.1.105``), which no toolkit states."""
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
-_MAX_CACHED = 64
-"""Results that a release caches, for other versions and for other parts of a stack."""
+_MAX_CACHED = 64  # results that a release caches, for other versions and for other parts of a stack
 
 
 class Platform(Struct, frozen=True, dict=True):
@@ -145,19 +145,17 @@ class PlatformRequirements:
         key = (shared, extra)
         found = self._on.get(key)
         if found is None:
-            asked = (self._asked(text, extra) for name, text in self._texts if name in shared)
+            environment = {**self._platform.environment, "extra": extra}
+            for name, text in self._texts:
+                if name in shared and (text, extra) not in self._read:
+                    read = _read_requirement(text, environment, self._platform.python)
+                    self._read[text, extra] = read
+            asked = (self._read[text, extra] for name, text in self._texts if name in shared)
             found = tuple(one for one in asked if one)
             if len(self._on) >= _MAX_CACHED:
                 self._on.clear()
             self._on[key] = found
         return found
-
-    def _asked(self, text: str, extra: str) -> PlatformRequirement | None:
-        key = (text, extra)
-        if key not in self._read:
-            environment = {**self._platform.environment, "extra": extra}
-            self._read[key] = _read_requirement(text, environment, self._platform.python)
-        return self._read[key]
 
 
 def requirements_of_framework(
@@ -256,9 +254,3 @@ def _satisfies(spec: str, have: str) -> bool:
         return SpecifierSet(spec).contains(Pep440(have), prereleases=True)
     except InvalidVersion:
         return True
-
-
-def _pinned_version(spec: str) -> str | None:
-    if spec.startswith("==") and "," not in spec and not spec.endswith(".*"):
-        return spec.removeprefix("==").lstrip("=")
-    return None

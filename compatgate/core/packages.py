@@ -14,8 +14,7 @@ from msgspec import Struct
 from compatgate.core.facts.nvidia import CudaArch, Pair
 from compatgate.core.facts.packages import Variant
 from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
-from compatgate.core.gpu_code import Arch, parse_arch
-from compatgate.core.gpu_runs import RunMode, find_run_mode
+from compatgate.core.gpu_code import Arch, RunMode, find_run_mode, parse_arch
 from compatgate.core.package_requirements import Platform, PlatformRequirements, Requirement
 from compatgate.core.package_wheels import cublas_major, runtime_major, torch_of_label
 from compatgate.core.performance import lazy_property
@@ -327,7 +326,6 @@ def _group_run_modes(library: Library, device: Pair, facts: CudaArch) -> UnitGro
 
 
 def _count_units(groups: UnitGroups) -> tuple[int, int, float]:
-    """Count the units that run as SASS, those that run from PTX, and the limit of stray units."""
     counts: dict[RunMode | None, int] = {"sass": 0, "ptx": 0, None: 0}
     for how, units in groups:
         counts[how] += units
@@ -412,15 +410,11 @@ def is_pinned_with(
     the extra.
     """
     for by in packages:
-        for extra in _extras(by) if by.name != package.name else ():
+        if by.name == package.name:
+            continue
+        requires = by.record.requires if by.record else ()
+        for extra in {"", *(extra for text in requires for extra in _EXTRA.findall(text))}:
             asked = requirements_of(by, stack, extra)
             if {package.name, other} <= {one.name for one in asked if one.pinned and one.holds}:
                 return True
     return False
-
-
-def _extras(package: GpuPackage) -> tuple[str, ...]:
-    """Return the extras that a package's requirements name, after the empty extra."""
-    requires = package.record.requires if package.record else ()
-    named = (extra for text in requires for extra in _EXTRA.findall(text))
-    return tuple(dict.fromkeys(("", *named)))

@@ -232,7 +232,6 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
 
 
 def _check_words(body: Mapping[str, Any], name: str, example: str) -> None:
-    """Check what runs in the image, or what is mounted over it."""
     stated = body.get(name)
     words = [] if stated is None else stated
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
@@ -315,7 +314,12 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
             raise BadInput("must be text", field=f"{path}.{key}", value=value)
         check_length(value, MAX_NAME_LENGTH, f"{path}.{key}")
         if key == "driver":
-            fields[key] = _prefix_field(path, lambda v=value: _read_driver(v))
+            version = _prefix_field(path, lambda v=value: parse_version("driver", v))
+            if version.major < _OLDEST_DRIVER:
+                hint = "nvidia-smi prints the driver version, like 550.54.15; CUDA belongs to the "
+                problem = f"{value} is older than every driver with CUDA: a CUDA version?"
+                raise BadInput(problem, field=f"{path}.driver", value=value, hint=f"{hint}stack")
+            fields[key] = version
         elif key == "gpu":
             fields[key] = _prefix_field(path, lambda v=value: resolve_gpu(v, gpus))
         elif key == "cpu":
@@ -330,16 +334,6 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
         brought = pool.gpu is not None and pool.gpu.cpu == pool.cpu
         fields["cpu"] = fields["gpu"].cpu or (Pool("pool", None, None).cpu if brought else pool.cpu)
     return replace(pool, **fields, **_change_node(pool, changes, path))
-
-
-def _read_driver(text: str) -> Version:
-    """Read a driver; ask back where the version can only be that of a CUDA."""
-    version = parse_version("driver", text)
-    if version.major < _OLDEST_DRIVER:
-        hint = "nvidia-smi prints the driver version, like 550.54.15; CUDA belongs to the stack"
-        problem = f"{text} is older than every driver with CUDA: a CUDA version?"
-        raise BadInput(problem, field="driver", value=text, hint=hint)
-    return version
 
 
 def _change_node(pool: Pool, changes: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -405,9 +399,8 @@ def _require_mapping(
 def _read_choice(value: str, kind: Any, field: str) -> str:
     choices = get_args(kind)
     if value.lower() not in choices:
-        raise BadInput(
-            f"{value!r} is not known", field=field, value=value, hint=f"one of {', '.join(choices)}"
-        )
+        hint = f"one of {', '.join(choices)}"
+        raise BadInput(f"{value!r} is not known", field=field, value=value, hint=hint)
     return value.lower()
 
 

@@ -34,9 +34,9 @@ OUTCOME_RANK: dict[str, int] = {
     "unknown": 2,
     "fail": 3,
 }
+"""Rank of each outcome; the verdict is the worst of its findings."""
 REFUSING = ("fail", "unknown")
 """Outcomes and verdicts that refuse a stack, where a policy is enforced."""
-"""Rank of each outcome; the verdict is the worst of its findings."""
 
 
 class Fix(Struct, frozen=True, gc=False):
@@ -179,8 +179,7 @@ class Problem(Struct, frozen=True):
 
 Cause = Literal["facts", "matrix", "evidence"]
 RuleAnswer = Sequence[Problem] | Literal["pass", "not-applicable"]
-Answer = RuleAnswer | Problem
-"""What the function of a rule returns; one problem needs no sequence."""
+Answer = RuleAnswer | Problem  # what the function of a rule returns; one problem needs no sequence
 PASS: Final = "pass"  # noqa: S105
 NOT_APPLICABLE: Final = "not-applicable"
 
@@ -253,36 +252,25 @@ class Rule(Struct, frozen=True):
         if problem.reason == "missing-fact" and context.policy.missing_facts == "audit":
             message = f"{problem.message} (a warning until the target says missingFacts: enforce)"
             return replace(problem, outcome="warn", message=message)
-        softens = not self.states_outcome and (
-            _denies_by_derived_fact(problem) or self._denies_by_inferred_cuda(problem, context)
-        )
-        return _soften(problem) if softens else problem
-
-    def _denies_by_inferred_cuda(self, problem: Problem, context: RuleContext) -> bool:
-        """Tell whether a problem compares a CUDA that releases near an unknown one lead to."""
-        compares = problem.component in ("driver", "cuda") and not self.pool_only
-        if problem.outcome != "fail" or not compares or not context.infers_cuda:
-            return False
-        return self.id != "CG101" or not context.names_cuda_major
+        if problem.outcome != "fail" or self.states_outcome:
+            return problem
+        derived = problem.source is not None and problem.source.confidence == "derived"
+        compares_cuda = problem.component in ("driver", "cuda") and not self.pool_only
+        if not derived and not (
+            compares_cuda
+            and context.infers_cuda  # from releases near one without facts
+            and (self.id != "CG101" or not context.names_cuda_major)
+        ):
+            return problem
+        message = f"{problem.message} (derived from other sources, so it does not deny)"
+        return replace(problem, outcome="unknown", message=message)
 
     @property
     def documentation(self) -> str:
         """Return the docstring, dedented."""
-        from textwrap import dedent
+        from inspect import cleandoc
 
-        first, _, rest = (self.check.__doc__ or "").partition("\n")
-        return f"{first.strip()}\n{dedent(rest)}".strip()
-
-
-def _denies_by_derived_fact(problem: Problem) -> bool:
-    """Tell whether a problem denies by a fact that nobody published or measured."""
-    source = problem.source
-    return problem.outcome == "fail" and source is not None and source.confidence == "derived"
-
-
-def _soften(problem: Problem) -> Problem:
-    message = f"{problem.message} (derived from other sources, so it does not deny)"
-    return replace(problem, outcome="unknown", message=message)
+        return cleandoc(self.check.__doc__ or "")
 
 
 def rule(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from compatgate.core.rule import REFUSING, Verdict
 from compatgate.core.stack import Stack, parse_stack
@@ -18,10 +18,6 @@ class ChangedPart(Struct, frozen=True):
     name: str
     before: str | None
     after: str | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the form that answers carry."""
-        return {"name": self.name, "before": self.before, "after": self.after}
 
 
 class Solution(Struct, frozen=True):
@@ -37,7 +33,7 @@ class Solution(Struct, frozen=True):
         ends = [verdict.valid_until for verdict in self.verdicts if verdict.valid_until]
         return {
             "stack": self.stack,
-            "changes": [change.to_json() for change in self.changes],
+            "changes": [structs.asdict(change) for change in self.changes],
             "build": list(self.builds),
             "valid_until": min(ends, default=None),
             "verdicts": [_verdict_json(verdict) for verdict in self.verdicts],
@@ -113,11 +109,10 @@ def _same(one: Version, other: Version) -> bool:
 def list_changes(base: Stack, body: Mapping[str, Any]) -> tuple[ChangedPart, ...]:
     """List the parts in which a body differs from a stack."""
     now, was = parse_stack(body).versions, base.versions
-    names = dict.fromkeys((*was, *now))
-    return tuple(
-        ChangedPart(
-            name, was[name].text if name in was else None, now[name].text if name in now else None
-        )
-        for name in names
-        if name not in was or name not in now or not _same(was[name], now[name])
-    )
+    found = []
+    for name in dict.fromkeys((*was, *now)):
+        before, after = was.get(name), now.get(name)
+        if not (before and after and _same(before, after)):
+            texts = [one.text if one else None for one in (before, after)]
+            found.append(ChangedPart(name, *texts))
+    return tuple(found)

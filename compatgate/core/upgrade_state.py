@@ -25,8 +25,7 @@ State = Literal["proposed", "rolling", "stopped", "rolled back", "done"]
 """Stored state. ``stopped``: a person holds it and may resume it; ``rolled back``: for good."""
 Phase = Literal["proposed", "canary", "soak", "wave", "stopped", "rolled back", "done"]
 """The phase that people see: `State`, and the place of a rolling upgrade."""
-ALARM = 0.01
-"""Probability of so many events by chance at or below which a higher rate is a trigger."""
+ALARM = 0.01  # probability of so many events by chance at or below which a higher rate is a trigger
 LEASE = timedelta(minutes=15)
 """The time that a wave belongs to its starter, from the starter's last request."""
 

@@ -58,8 +58,7 @@ _MODULES = {
         "glibc",
     ),
 }
-_SOURCES = {"vgpu_types": "vgpu"}
-"""Fact files of tables that are not named after them."""
+_SOURCES = {"vgpu_types": "vgpu"}  # fact files of tables that are not named after them
 TABLES: dict[str, Table] = {
     name: Table(_SOURCES.get(name, name), module, name)
     for module, names in _MODULES.items()

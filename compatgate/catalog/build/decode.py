@@ -111,7 +111,6 @@ class Decoder:
         return self._plans[kind, form]
 
     def _reader(self, hint: Any, form: str) -> Read | None:
-        """Return what reads values of a type; None: they are as msgspec converts them."""
         origin, args = get_origin(hint), get_args(hint)
         if origin is Annotated:
             return self._reader(args[0], args[1] if isinstance(args[1], str) else form)
@@ -213,7 +212,6 @@ def _step(step: Step, read: Read, value: Any, row: Record) -> Any:
 
 
 def _made(shape: Shape, record: Record) -> Record:
-    """Return the fields that a shape makes; an error of the core names the field in the record."""
     try:
         return shape.make(record)
     except CompatgateError as error:
@@ -225,7 +223,6 @@ def _made(shape: Shape, record: Record) -> Record:
 
 
 def _empty_of(hint: Any) -> Any:
-    """Return what stands for null in a field of a type."""
     while get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     if NoneType in get_args(hint):

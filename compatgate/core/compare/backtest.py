@@ -111,8 +111,6 @@ class Backtest(Struct, frozen=True):
 
 
 class _Changed(Struct, frozen=True):
-    """A question whose answer differs, as one member of a group."""
-
     subject: Subject
     effect: Effect
     reason: Reason

@@ -24,7 +24,7 @@ from compatgate.core.compare.differences import (
     weight_of,
 )
 from compatgate.core.compare.frontier import DriverFrontier, FactsEvaluator, Placed, find_frontier
-from compatgate.core.compare.ranges import EntryEdit, RangeChange, branches_between, edit_entry
+from compatgate.core.compare.upgrades import EntryEdit, RangeChange, branches_between, edit_entry
 from compatgate.core.compare.waves import RACK_LABELS, PlannedNode, UpgradeOrder, order_upgrade
 from compatgate.core.compare.what_if import what_if
 from compatgate.core.compare.worlds import Evaluator, State
@@ -127,8 +127,6 @@ def make_plan(asked: Question, *, facts: Facts, matrix: Matrix, now: datetime) -
 
 
 class _Planner:
-    """Makes one plan; holds what its parts share."""
-
     def __init__(self, asked: Question, facts: Facts, matrix: Matrix, now: datetime) -> None:
         self._asked, self._facts, self._matrix, self._now = asked, facts, matrix, now
         self._moves = [(pool, change_pool(pool, asked.changes, facts.gpus)) for pool in asked.pools]
@@ -290,7 +288,6 @@ def _add(known: CauseGroup | None, finding: Finding, subject: Subject, pool: str
 
 
 def _hold(subjects: Iterable[Subject], host: Iterable[Finding]) -> dict[str, str]:
-    """Return the pools on which physics stands against the change, each with the reason."""
     held: dict[str, str] = {}
     for finding in host:
         if finding.outcome == "fail":
@@ -306,7 +303,6 @@ def _hold(subjects: Iterable[Subject], host: Iterable[Finding]) -> dict[str, str
 def _list_needed(
     pools: Iterable[Pool], edited: Sequence[tuple[Entry, Entry]], owed: Sequence[OwedRun]
 ) -> dict[str, tuple[str, ...]]:
-    """Return what is to be done before each pool may go, in words."""
     return {
         pool.name: (
             *(f"run suite {r.suite}" for r in owed if pool.gpu and r.sku == pool.gpu.sku),

@@ -17,8 +17,7 @@ from compatgate.core.request import Target
 from compatgate.core.rule import Verdict
 from compatgate.core.stack import Stack
 
-_MAX_FIXED = 50
-"""Stacks whose fixes are computed; fixes cost more than all the rest."""
+_MAX_FIXED = 50  # stacks whose fixes are computed; fixes cost more than all the rest
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 

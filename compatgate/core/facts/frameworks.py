@@ -185,20 +185,17 @@ class Framework(Struct, frozen=True, dict=True):
 
     name: str
     releases: tuple[Release, ...]
-    os: tuple[str, ...] = ("linux", "windows")
-    """Operating systems with GPU builds."""
+    os: tuple[str, ...] = ("linux", "windows")  # operating systems with GPU builds
     cpu_only_os: tuple[str, ...] = ()
     """Operating systems for which no wheel on the package index has CUDA (``windows``)."""
-    loads_cuda: bool = False
-    """Its wheels bring no CUDA library: they load those of the stack."""
+    loads_cuda: bool = False  # its wheels bring no CUDA library: they load those of the stack
     refuses_newer_gpus: Source | None = None
     """Source that a release refuses GPUs that came after the toolkit of its build."""
     unlisted_patches: Source | None = None
     """Source that a release without a row has the builds of its minor release."""
     run_time: tuple[RunTimeCode, ...] = ()
     """Code that its releases compile with the stack's toolkit when they run."""
-    complete: tuple[ListedBuilds, ...] = ()
-    """Releases of which all published builds are listed."""
+    complete: tuple[ListedBuilds, ...] = ()  # releases of which all published builds are listed
     open_builds: tuple[ListedBuilds, ...] = ()
     """Releases that were published for more CUDAs than those that are listed."""
     absent_wheels: tuple[AbsentWheels, ...] = ()

@@ -271,8 +271,7 @@ class BuildFailure(Struct, frozen=True):
     symptom: str
     fixed: Driver | None
     source: Source
-    flavour: Flavour | None = None
-    """The flavour of modules that it was seen with; None: either."""
+    flavour: Flavour | None = None  # the flavour of modules that it was seen with; None: either
 
 
 class KernelCeiling(Struct, frozen=True):

@@ -62,7 +62,12 @@ class Limit(Struct, frozen=True):
             return False
         if self.maximum and have > self.maximum:
             return False
-        return not any(_is_of_series(have, text) for text in self.refuses)
+        for text in self.refuses:
+            parts = text.split(".")
+            is_series = all(map(str.isdigit, parts))
+            if have.text == text or (is_series and have.at(len(parts)) == tuple(map(int, parts))):
+                return False
+        return True
 
     @property
     def need(self) -> str:
@@ -74,13 +79,6 @@ class Limit(Struct, frozen=True):
             *(f"not {text}" for text in self.refuses),
         )
         return ",".join(part for part in parts if part)
-
-
-def _is_of_series(have: Version, series: str) -> bool:
-    if have.text == series:
-        return True
-    parts = series.split(".")
-    return all(part.isdigit() for part in parts) and have.at(len(parts)) == tuple(map(int, parts))
 
 
 class Image(Struct, frozen=True):
@@ -101,8 +99,7 @@ class Image(Struct, frozen=True):
 class Platforms(Struct, frozen=True, dict=True):
     """Table ``platforms``."""
 
-    platforms: dict[str, Platform]
-    """By name."""
+    platforms: dict[str, Platform]  # by name
     limits: tuple[Limit, ...]
     images: tuple[Image, ...]
 

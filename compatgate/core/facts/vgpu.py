@@ -90,8 +90,7 @@ class Vgpu(Struct, frozen=True, dict=True):
     windows: dict[int, VgpuWindow]
     features: dict[str, VgpuFeature]
     sharing: tuple[SharingFact, ...]
-    rules: dict[str, Source]
-    """Sources of NVIDIA's rules of combinations, by name."""
+    rules: dict[str, Source]  # Sources of NVIDIA's rules of combinations, by name
 
     @cached_property
     def of_branch(self) -> dict[int, int]:

@@ -122,8 +122,7 @@ class XidTable(Struct, frozen=True, dict=True):
     notices: tuple[Notice, ...]
     recoveries: tuple[Recovery, ...]
     nvlink: tuple[NvlinkUnit, ...]
-    advice: dict[str, str]
-    """The actions by guidance class."""
+    advice: dict[str, str]  # the actions by guidance class
     rma: tuple[RmaRule, ...] = ()
 
     @cached_property

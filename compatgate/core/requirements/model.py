@@ -133,12 +133,9 @@ def host_parts(host: Properties, name: str) -> tuple[int, ...] | None:
         return None
     if not _HOST_VERSION.fullmatch(text):
         example = {"cuda": "12.4", "driver": "535.104.05", "arch": "8.0"}[name]
-        raise BadInput(
-            f"'{quote_text(text)}' is not a version",
-            field=name,
-            value=text,
-            hint=f"digits and dots, such as {example}; omit the value if it is unknown",
-        )
+        what = f"'{quote_text(text)}' is not a version"
+        hint = f"digits and dots, such as {example}; omit the value if it is unknown"
+        raise BadInput(what, field=name, value=text, hint=hint)
     if name == "cuda" and _CUDA_DRIVER_API.fullmatch(text):
         return divmod(int(text) // 10, 100)
     return tuple(int(part) for part in text.split("."))
