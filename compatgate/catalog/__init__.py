@@ -39,10 +39,6 @@ def read_source(name: str, overlays: Sequence[str] | None = None) -> dict[str, A
     """Return a fact file with every field and note, overlays applied."""
     library = open_library(overlays)
     if name not in library.names:
-        raise NotFound(
-            f"no facts are named {name!r}",
-            field="facts",
-            value=name,
-            hint=f"one of {', '.join(library.names)}",
-        )
+        hint = f"one of {', '.join(library.names)}"
+        raise NotFound(f"no facts are named {name!r}", field="facts", value=name, hint=hint)
     return library.document(name)

@@ -22,8 +22,7 @@ from compatgate.core.performance import near_names
 from compatgate.errors import BadInput
 
 Record = dict[str, Any]
-_GPU_FILES = frozenset({"gpus", "gpu_peaks"})
-"""Files whose records are named after GPUs."""
+_GPU_FILES = frozenset({"gpus", "gpu_peaks"})  # files whose records are named after GPUs
 
 
 def find_source(name: str, known: tuple[str, ...]) -> str:
@@ -56,15 +55,32 @@ def find_records(source: str, document: Mapping[str, Any], wanted: str) -> dict[
     A text matches a record by its key, by one field of the key, or by its series (``12.4`` finds
     12.4.0 and 12.4.1). A GPU matches in every spelling of its name.
     """
-    for matches in (_matches_key, _matches_series):
+    text, of_gpus = wanted.lower(), source in _GPU_FILES
+
+    def matches_key(record: Record, key: tuple[str, ...]) -> bool:
+        values = {str(record[field]).lower() for field in key} | {record_name(record, key).lower()}
+        return text in values or (of_gpus and normalise(wanted) in _gpu_names(record))
+
+    def matches_series(record: Record, key: tuple[str, ...]) -> bool:
+        if of_gpus:
+            return any(name.startswith(f"{normalise(wanted)}-") for name in _gpu_names(record))
+        return any(str(record[field]).lower().startswith(f"{text}.") for field in key)
+
+    for matches in (matches_key, matches_series):
         found = {
             name: hits
             for name, key in keyed_lists(source, document).items()
-            if (hits := [r for r in document[name] if matches(source, r, key, wanted)])
+            if (hits := [record for record in document[name] if matches(record, key)])
         }
         if found:
             return found
-    spoken = list(dict.fromkeys(_known_names(source, document)))
+    named = (
+        name
+        for part, key in keyed_lists(source, document).items()
+        for record in document[part]
+        for name in (record_name(record, key), *(str(record[f]) for f in key if len(key) > 1))
+    )
+    spoken = list(dict.fromkeys(named))
     near = near_names(wanted, spoken, most=3, cutoff=0.5)
     known = ", ".join([*spoken[:6], "..."] if len(spoken) > 6 else spoken)
     hint = f"did you mean {' or '.join(near)}?" if near else f"known: {known}"
@@ -72,28 +88,8 @@ def find_records(source: str, document: Mapping[str, Any], wanted: str) -> dict[
     raise BadInput(f"{title} has no {wanted!r}", field="key", value=wanted, hint=hint)
 
 
-def _matches_key(source: str, record: Record, key: tuple[str, ...], wanted: str) -> bool:
-    values = {str(record[field]).lower() for field in key} | {record_name(record, key).lower()}
-    if wanted.lower() in values:
-        return True
-    return source in _GPU_FILES and normalise(wanted) in _gpu_names(record)
-
-
-def _matches_series(source: str, record: Record, key: tuple[str, ...], wanted: str) -> bool:
-    if source in _GPU_FILES:
-        return any(name.startswith(f"{normalise(wanted)}-") for name in _gpu_names(record))
-    return any(str(record[field]).lower().startswith(f"{wanted.lower()}.") for field in key)
-
-
 def _gpu_names(record: Record) -> set[str]:
     return {normalise(text) for text in (record["name"], *(record.get("aliases") or ()))}
-
-
-def _known_names(source: str, document: Mapping[str, Any]) -> Iterator[str]:
-    for name, key in keyed_lists(source, document).items():
-        for record in document[name]:
-            yield record_name(record, key)
-            yield from (str(record[field]) for field in key if len(key) > 1)
 
 
 SHIPPED = "shipped"
@@ -117,15 +113,10 @@ class FieldChange(Struct, frozen=True):
 
 
 class RecordChange(Struct, frozen=True):
-    """A record that only one set has, or that differs.
+    """A record that only one set has, or that differs."""
 
-    Attributes:
-        facts: fact file, ``frameworks/torch``.
-        part: list in the file, ``releases``; ``""`` for fields outside of lists of records.
-    """
-
-    facts: str
-    part: str
+    facts: str  # fact file, ``frameworks/torch``
+    part: str  # list in the file, ``releases``; ``""`` for fields outside of lists of records
     key: str
     action: Action
     fields: tuple[FieldChange, ...] = ()
@@ -138,18 +129,12 @@ def open_set(name: str) -> FactSet:
     paths = [path for path in name.split(os.pathsep) if path]
     if not paths:
         raise BadInput("is empty", field="facts", value=name, hint=f"name a folder, or {SHIPPED}")
-    if len(paths) == 1 and _holds_every_table(paths[0]):
+    files = {f"{table.source}{sources.SUFFIX}" for table in build.TABLES.values()}
+    # A folder that holds every table is a whole catalog; otherwise it is an overlay.
+    if len(paths) == 1 and all(os.path.isfile(os.path.join(paths[0], file)) for file in files):
         with sources.replace_root(paths[0]):
             return _read_set(name, ())
     return _read_set(name, paths)
-
-
-def _holds_every_table(path: str) -> bool:
-    """Tell whether a folder holds every table; otherwise it is an overlay."""
-    files = {table.source for table in build.TABLES.values()}
-    return os.path.isdir(path) and all(
-        os.path.isfile(os.path.join(path, f"{name}{sources.SUFFIX}")) for name in files
-    )
 
 
 def _read_set(name: str, overlays: list[str] | tuple[str, ...]) -> FactSet:
@@ -178,16 +163,14 @@ def _compare_files(
     old, new = before or {}, after or {}
     keys = keyed_lists(name, {**old, **new})
     for part, key in keys.items():
-        yield from _compare_lists(
-            name, part, _index_records(old, part, key), _index_records(new, part, key)
+        was_rows, now_rows = (
+            {record_name(record, key): record for record in side.get(part) or ()}
+            for side in (old, new)
         )
+        yield from _compare_lists(name, part, was_rows, now_rows)
     was, now = ({k: v for k, v in side.items() if k not in keys} for side in (old, new))
     if before is not None and after is not None and (fields := tuple(compare_values(was, now))):
         yield RecordChange(name, "", "", "change", fields)
-
-
-def _index_records(document: Mapping[str, Any], part: str, key: tuple[str, ...]) -> dict[str, Any]:
-    return {record_name(record, key): record for record in document.get(part) or ()}
 
 
 def _compare_lists(

@@ -28,7 +28,7 @@ from compatgate.catalog.sources import (
     read_schema,
     record_label,
 )
-from compatgate.core.facts.records import Library, Record
+from compatgate.core.facts.records import Record
 from compatgate.core.gpu_code import parse_capability
 
 _URL = re.compile(r"https?://([^/\s\"')]+)")
@@ -53,7 +53,11 @@ def find_problems(
     Malformed files have schema errors alone: their tables may not be readable.
     """
     documents = _documents(overlays)
-    if wrong := [p for name in documents for p in _schema_problems(name, documents[name])]:
+    if wrong := [
+        Problem("schema", f"{name} {where}".strip(), reason)
+        for name, document in documents.items()
+        for where, _, reason in sources.schema_errors(name, document)
+    ]:
         return wrong
     context = Context(load_facts(overlays), documents)
     return [problem for check in checks or CHECKS for problem in check(context)]
@@ -69,11 +73,6 @@ def find_known() -> set[tuple[str, str]]:
 def _documents(overlays: Sequence[str] | None) -> dict[str, dict[str, Any]]:
     library = open_library(overlays)
     return {name: library.document(name) for name in library.names}
-
-
-def _schema_problems(name: str, document: dict[str, Any]) -> Iterator[Problem]:
-    for where, _, reason in sources.schema_errors(name, document):
-        yield Problem("schema", f"{name} {where}".strip(), reason)
 
 
 def named_once(context: Context) -> Iterator[Problem]:
@@ -108,7 +107,6 @@ def public_addresses(context: Context) -> Iterator[Problem]:
 
 
 def _addressed(node: Any) -> Iterator[str]:
-    """Yield the texts that hold an address."""
     if isinstance(node, dict):
         for value in node.values():
             yield from _addressed(value)
@@ -198,42 +196,29 @@ def _record_problems(record: Record) -> Iterator[Problem]:
         if missing := sorted(set(group) - paths):
             yield Problem("package-alternatives", subject, f"{missing[0]} is not among libraries")
     for library in record.libraries:
-        counts = [*library.sass.values(), *library.ptx.values()]
-        if max(counts, default=0) > library.units:
+        counts = {**library.sass, **library.ptx}
+        if max(counts.values(), default=0) > library.units:
             what = f"{library.path} has more units of one architecture than units"
             yield Problem("package-units", subject, what)
-        elif not _profiles_add_up(library):
+            continue
+        counted = Counter[str]()
+        for codes, count in library.code_of_units:
+            counted.update(dict.fromkeys(codes, count))
+        total = sum(count for _, count in library.code_of_units)
+        if total != library.units or counted != Counter(counts):
             what = f"the profiles of {library.path} do not add up to its units"
             yield Problem("package-units", subject, what)
 
 
-def _profiles_add_up(library: Library) -> bool:
-    counted = Counter[str]()
-    for codes, count in library.code_of_units:
-        counted.update(dict.fromkeys(codes, count))
-    total = sum(count for _, count in library.code_of_units)
-    return total == library.units and counted == Counter({**library.sass, **library.ptx})
-
-
-CHECKS: tuple[Check, ...] = (
-    named_once,
-    sourced,
-    public_addresses,
-    package_records,
-    *REFERENCES,
-)
+CHECKS: tuple[Check, ...] = (named_once, sourced, public_addresses, package_records, *REFERENCES)
 
 
 class Origins(Struct, frozen=True):
-    """Counts of facts by origin.
+    """Counts of facts by origin."""
 
-    Attributes:
-        measured: records of wheels, each with the wheel's SHA-256.
-        statements: count by confidence: ``published``, ``metadata`` (read from a release) or
-            ``derived`` (concluded by others, so never a reason to deny).
-    """
-
-    measured: int
+    measured: int  # records of wheels, each with the wheel's SHA-256
+    # count by confidence: ``published``, ``metadata`` (read from a release) or ``derived``
+    # (concluded by others, so never a reason to deny)
     statements: dict[str, int]
 
 

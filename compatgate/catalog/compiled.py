@@ -22,13 +22,10 @@ from compatgate.core.performance import combine_digests
 from compatgate.errors import CatalogError
 
 T = TypeVar("T")
-SCHEMA = 1
-"""Version of the compiled format; other versions are not read."""
+SCHEMA = 1  # version of the compiled format; other versions are not read
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_MAX_FORMS = 7
-"""Cached versions per table, for other overlays and other versions of compatgate."""
-_SETTLED_S = 2
-"""Seconds after a change; by then a second change gets another timestamp."""
+_MAX_FORMS = 7  # cached versions per table, for other overlays and other versions of compatgate
+_SETTLED_S = 2  # seconds after a change; by then a second change gets another timestamp
 _CODE = (
     "catalog/build", "core/facts", "core/components.py", "core/constraints.py", "core/gpu_code.py",
     "core/gpus.py", "core/versions.py",
@@ -36,33 +33,22 @@ _CODE = (
 
 
 class CompiledTable(msgspec.Struct, frozen=True, array_like=True):
-    """A compiled table.
-
-    Attributes:
-        code: digest of the adapters that built it.
-        sources: SHA-256 per source file, overlays included.
-    """
+    """A compiled table."""
 
     schema: int
     table: str
-    code: str
-    sources: dict[str, str]
+    code: str  # digest of the adapters that built it
+    sources: dict[str, str]  # SHA-256 per source file, overlays included
     payload: bytes
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The list of compiled tables in a wheel.
-
-    Attributes:
-        digest: of the whole catalog, ``sha256:...``.
-        sources: SHA-256 per source file.
-        tables: SHA-256 per compiled table.
-    """
+    """The list of compiled tables in a wheel."""
 
     schema: int
-    digest: str
-    sources: dict[str, str]
-    tables: dict[str, str]
+    digest: str  # of the whole catalog, ``sha256:...``
+    sources: dict[str, str]  # SHA-256 per source file
+    tables: dict[str, str]  # SHA-256 per compiled table
 
 
 def file_name(table: str) -> str:

@@ -38,7 +38,10 @@ class Library:
         """Return the content digest of all facts, overlays included."""
         if self._manifest and not self.overlays:
             return self._manifest.digest
-        shipped = self._manifest.sources if self._manifest else self._all_digests()
+        if self._manifest is None and not self._shipped:
+            self._shipped = form.file_digests(sources.paths())
+            self._digests |= self._shipped
+        shipped = self._manifest.sources if self._manifest else self._shipped
         return catalog_digest({**shipped, **_overlay_digests(self.overlays)})
 
     @cached_property
@@ -100,12 +103,6 @@ class Library:
             self._digests[source] = sources.file_digest(sources.source_path(source))
         return self._digests[source]
 
-    def _all_digests(self) -> dict[str, str]:
-        if not self._shipped:
-            self._shipped = form.file_digests(sources.paths())
-            self._digests |= self._shipped
-        return self._shipped
-
 
 def _overlay_digests(overlays: Sequence[Overlay]) -> dict[str, str]:
     """Return the digests of overlays; the order counts."""
@@ -127,10 +124,8 @@ def compile_source(
     except CompatgateError as error:
         if not overlays:
             raise
-        files = ", ".join(overlay.path for overlay in overlays)
-        raise BadInput(
-            error.problem, field=f"{files}: {error.field}", value=error.value, hint=error.hint
-        ) from error
+        field = f"{', '.join(overlay.path for overlay in overlays)}: {error.field}"
+        raise BadInput(error.problem, field=field, value=error.value, hint=error.hint) from error
 
 
 def read_document(source: str, overlays: Sequence[Overlay] = ()) -> dict[str, Any]:

@@ -34,14 +34,10 @@ _BEFORE = {
 
 
 class Overlay(NamedTuple):
-    """A file that changes a shipped fact file.
-
-    Attributes:
-        target: the fact file that it changes, without suffix.
-    """
+    """A file that changes a shipped fact file."""
 
     path: str
-    target: str
+    target: str  # the fact file that it changes, without suffix
     digest: str
 
     @property
@@ -54,7 +50,14 @@ def find_overlays(paths: Sequence[str] | None) -> tuple[Overlay, ...]:
     """Find the named overlay files, or those of ``COMPATGATE_FACTS`` (separated like ``PATH``)."""
     if paths is None:
         paths = [p for p in os.environ.get(ENVIRONMENT, "").split(os.pathsep) if p]
-    return tuple(_overlay(file) for path in paths for file in _files(path))
+    found = []
+    for path in (file for folder in paths for file in _files(folder)):
+        try:
+            data = sources.read_bytes(path)
+        except CatalogError as error:
+            raise BadInput(error.problem, field=path, value=path) from error
+        found.append(Overlay(path, _target(path, data), sha256(data)))
+    return tuple(found)
 
 
 def _files(path: str) -> list[str]:
@@ -71,14 +74,6 @@ def _files(path: str) -> list[str]:
     if not found:
         raise BadInput("no fact files (*.yaml) in this directory", field=path, value=path)
     return found
-
-
-def _overlay(path: str) -> Overlay:
-    try:
-        data = sources.read_bytes(path)
-    except CatalogError as error:
-        raise BadInput(error.problem, field=path, value=path) from error
-    return Overlay(path, _target(path, data), sha256(data))
 
 
 def _target(path: str, data: bytes) -> str:
@@ -117,31 +112,20 @@ def _target(path: str, data: bytes) -> str:
 
 
 def _component(path: str, data: bytes) -> str:
-    """Return the framework that an overlay describes, shipped or new."""
     from compatgate.core.components import resolve_component
 
     stated = _COMPONENT.search(data)
     if not stated:
-        raise BadInput(
-            "does not name its framework",
-            field=path,
-            value=None,
-            hint="add a line such as component: torch",
-        )
-    named = stated[1].decode()
+        hint = "add a line such as component: torch"
+        raise BadInput("does not name its framework", field=path, value=None, hint=hint)
+    named, field = stated[1].decode(), f"{path}: component"
     try:
         name = resolve_component(named).component.name
     except BadInput as error:
-        raise BadInput(
-            error.problem, field=f"{path}: component", value=named, hint=error.hint
-        ) from error
+        raise BadInput(error.problem, field=field, value=named, hint=error.hint) from error
     if name != named:
-        raise BadInput(
-            f"{named!r} is an alias of {name}",
-            field=f"{path}: component",
-            value=named,
-            hint=f"write component: {name}",
-        )
+        what, hint = f"{named!r} is an alias of {name}", f"write component: {name}"
+        raise BadInput(what, field=field, value=named, hint=hint)
     return name
 
 
@@ -194,8 +178,6 @@ def _merge_sections(
 
 
 class _Rows:
-    """Records of a list, by natural key."""
-
     def __init__(
         self, records: list[Any], key: tuple[str, ...], schema: dict[str, Any], where: str
     ) -> None:
@@ -206,12 +188,9 @@ class _Rows:
     def _name(self, record: Any) -> tuple[Any, ...]:
         missing = [f for f in self.key if not isinstance(record, dict) or f not in record]
         if missing:
-            needed = ", ".join(self.key)
+            hint = f"records of this list are identified by {', '.join(self.key)}"
             raise BadInput(
-                f"a record lacks {missing[0]}",
-                field=self.where,
-                value=record,
-                hint=f"records of this list are identified by {needed}",
+                f"a record lacks {missing[0]}", field=self.where, value=record, hint=hint
             )
         return tuple(record[field] for field in self.key)
 
@@ -231,10 +210,9 @@ class _Rows:
 
     def _remove(self, name: tuple[Any, ...]) -> None:
         shown = ",".join(f"{k}={v}" for k, v in zip(self.key, name, strict=True))
+        field = f"{self.where}[{shown}]"
         if self.named:
-            what, field = "a rule names this record", f"{self.where}[{shown}]"
-            raise BadInput(what, field=field, value=shown, hint="change its fields instead")
+            hint = "change its fields instead"
+            raise BadInput("a rule names this record", field=field, value=shown, hint=hint)
         if self.rows.pop(name, None) is None:
-            raise BadInput(
-                "the record to remove does not exist", field=f"{self.where}[{shown}]", value=shown
-            )
+            raise BadInput("the record to remove does not exist", field=field, value=shown)

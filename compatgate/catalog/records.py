@@ -28,9 +28,8 @@ def parse_records(name: str, document: dict[str, Any], path: str) -> tuple[Recor
         found = msgspec.convert(document.get("records") or (), tuple[dict[str, Any], ...])
         return tuple(msgspec.convert({"package": name, **item}, Record) for item in found)
     except msgspec.ValidationError as error:
-        raise CatalogError(
-            f"holds no records: {quote_error(error)}", field=path, value=path
-        ) from None
+        what = f"holds no records: {quote_error(error)}"
+        raise CatalogError(what, field=path, value=path) from None
 
 
 def merge_records(path: str, name: str, records: Iterable[Record]) -> str:

@@ -208,9 +208,8 @@ def frameworks_pinned(context: Context) -> Iterator[Problem]:
         for other, pin in release.pins.items():
             subject = f"{name} {release.version} {other}"
             base = context.facts.framework(other)
-            known = (
-                next((r for r in base.releases if r.version == pin.floor), None) if base else None
-            )
+            releases = base.releases if base else ()
+            known = next((one for one in releases if one.version == pin.floor), None)
             if known is None:
                 yield Problem("frameworks-pinned", subject, f"{pin.floor} is not known")
                 continue
@@ -222,7 +221,6 @@ def frameworks_pinned(context: Context) -> Iterator[Problem]:
 
 
 def _releases(context: Context) -> Iterator[tuple[str, Release]]:
-    """Yield the releases of all frameworks, each with the framework's name."""
     for name in sorted(context.facts.framework_names):
         table = context.facts.framework(name)
         yield from ((name, release) for release in (table.releases if table else ()))

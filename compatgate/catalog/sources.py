@@ -17,8 +17,7 @@ from compatgate.errors import CatalogError, quote_error
 SUFFIX = ".yaml"
 FOLDERS = {"frameworks": "framework", "packages": "packages"}
 """Folders of fact files with a common format, mapped to its schema, adapter and kind of table."""
-NOT_FACTS = frozenset({"exceptions"})
-"""Files in the folder of facts that configure checks."""
+NOT_FACTS = frozenset({"exceptions"})  # files in the folder of facts that configure checks
 
 ROOT = "COMPATGATE_FACTS_ROOT"
 """Variable that names a folder of facts to use instead of the shipped one. For tests, whose answers
@@ -96,9 +95,8 @@ def read_bytes(path: str) -> bytes:
         with open(path, "rb") as file:
             return file.read()
     except OSError as error:
-        raise CatalogError(
-            f"cannot read the file: {error.strerror}", field=path, value=path
-        ) from error
+        what = f"cannot read the file: {error.strerror}"
+        raise CatalogError(what, field=path, value=path) from error
 
 
 def file_digest(path: str) -> str:
@@ -129,11 +127,8 @@ def parse(data: bytes, path: str) -> dict[str, Any]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{path}:{mark.line + 1}" if mark else path
-        raise CatalogError(
-            f"not YAML: {quote_error(getattr(error, 'problem', None) or error)}",
-            field=where,
-            value=path,
-        ) from error
+        what = f"not YAML: {quote_error(getattr(error, 'problem', None) or error)}"
+        raise CatalogError(what, field=where, value=path) from error
     if not isinstance(document, dict):
         hint = "start the file with schema: facts/NAME/v1"
         raise CatalogError("not a mapping", field=path, value=path, hint=hint)
@@ -141,8 +136,7 @@ def parse(data: bytes, path: str) -> dict[str, Any]:
 
 
 Schema = dict[str, Any]
-_COMMON = "common.schema.json"
-"""The schema of what several files share, as references name it."""
+_COMMON = "common.schema.json"  # the schema of what several files share, as references name it
 
 
 def schema_folder() -> str:
@@ -198,7 +192,6 @@ def schema_errors(
 
 @lru_cache(maxsize=128)
 def _validator(source: str, partial: bool) -> tuple[Schema, Any]:
-    """Return the schema of a fact file, and its validator."""
     from jsonschema import Draft202012Validator
     from referencing import Registry, Resource
 
@@ -235,8 +228,7 @@ def _inline_references(node: Any, files: dict[str, Schema], here: str) -> Any:
     return _inline_references(found, files, file)
 
 
-Step = str | tuple[int, Any]
-"""A field, or a value of a list with its place."""
+Step = str | tuple[int, Any]  # a field, or a value of a list with its place
 
 
 def natural_path(schema: Schema, steps: Iterable[Step]) -> str:

@@ -110,7 +110,7 @@ class FactsDecider(Decider):
             return self._targets.solve(body)
         from compatgate.core.matrix import Matrix
         from compatgate.core.request import Target, parse_pool
-        from compatgate.core.solve_question import answer_question
+        from compatgate.core.solve import answer_question
 
         facts, now = self._facts, datetime.now(UTC)
         described = Target("", tuple(parse_pool(pool, facts.gpus) for pool in pools))
@@ -316,7 +316,7 @@ class BundleDecider(Decider):
 
     def solve(self, body: Body, pools: Sequence[Body] = ()) -> Body:
         """Return the gate's answer."""
-        from compatgate.core.solve_question import answer_question
+        from compatgate.core.solve import answer_question
 
         of, now = self.snapshot, datetime.now(UTC)
         return answer_question(body, of.target, facts=of.facts, matrix=of.matrix, now=now)

@@ -39,7 +39,6 @@ def assume_pins(context: RuleContext) -> RuleContext:
 
 
 def _list_pins(context: RuleContext) -> dict[str, Version]:
-    """Return what the wheels of the stack pin to one version, where they agree."""
     found: dict[str, set[Version]] = {}
     for match in context.built:
         build, release = match.build, match.release

@@ -25,7 +25,7 @@ from msgspec import Struct
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import Build
 from compatgate.core.facts.nvidia import Pair
-from compatgate.core.gpu_runs import find_run_mode
+from compatgate.core.gpu_code import find_run_mode
 from compatgate.core.matrix import Matrix
 from compatgate.core.request import Pool, Target
 from compatgate.core.rule_context import RuleContext
@@ -50,15 +50,11 @@ MEANINGS = {
 
 
 class BuildEnvironment(Struct, frozen=True):
-    """The variables of a builder, and the reasons for which some have no value.
+    """The variables of a builder, and the reasons for which some have no value."""
 
-    Attributes:
-        variables: name to value, in the order of `MEANINGS`; a variable without a value is absent.
-        conflicts: what is missing, or where the pools differ, one sentence each.
-    """
-
+    # name to value, in the order of `MEANINGS`; a variable without a value is absent
     variables: dict[str, str]
-    conflicts: tuple[str, ...] = ()
+    conflicts: tuple[str, ...] = ()  # what is missing, or where the pools differ, one sentence each
 
 
 def build_environment(pools: Sequence[Pool], facts: Facts) -> BuildEnvironment:

@@ -17,7 +17,7 @@ from compatgate.core.components import resolve_component
 from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.entry_stacks import known_versions
 from compatgate.core.facts import Facts
-from compatgate.core.facts.frameworks import Build, Pin, Release
+from compatgate.core.facts.frameworks import Build, Release
 from compatgate.core.facts.packages import NO_GPU_CODE
 from compatgate.core.package_wheels import covers_release
 from compatgate.core.request import Pool
@@ -32,25 +32,20 @@ if TYPE_CHECKING:
 Constraints = Sequence[Constraint]
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)")
 _NAMED_VERSION = re.compile(r"(?:==|>=|<=|~=)\s*([0-9][^\s,*]*)")
-_LATEST_PYTHON = 30
-"""Python 3.x up to here are tried where metadata states no upper end."""
+_LATEST_PYTHON = 30  # Python 3.x up to here are tried where metadata states no upper end
 
 
 class Choice(Struct, frozen=True):
-    """A version of one part of a stack, and what comes with it.
-
-    Attributes:
-        text: value as a stack states it: ``2.8.0+cu128``, ``2.8.3[sm_80+sm_90]``; empty: the stack
-            does not have the part.
-        version: the version; None where the stack does not have the part.
-        brings: further parts that the build needs, by name (JAX: its plugins).
-    """
+    """A version of one part of a stack, and what comes with it."""
 
     name: str
+    # value as a stack states it: ``2.8.0+cu128``, ``2.8.3[sm_80+sm_90]``; empty: the stack does not
+    # have the part
     text: str
-    version: Version | None = None
+    version: Version | None = None  # the version; None where the stack does not have the part
     release: Release | None = None
     build: Build | None = None
+    # further parts that the build needs, by name (JAX: its plugins)
     brings: tuple[tuple[str, str], ...] = ()
 
 
@@ -58,16 +53,9 @@ Chosen = Mapping[str, Choice]
 
 
 class _KnownRelease(Struct, frozen=True):
-    """A release of a package in the facts.
-
-    Attributes:
-        measured: a wheel of it has a record.
-        labels: of its builds, by statements and records.
-    """
-
     statements: tuple[Statement, ...]
-    measured: bool
-    labels: frozenset[str]
+    measured: bool  # a wheel of it has a record
+    labels: frozenset[str]  # of its builds, by statements and records
 
 
 class Candidates:
@@ -181,19 +169,14 @@ class Candidates:
                 yield self._choice(name, release, build, text)
 
     def _choice(self, name: str, release: Release, build: Build, text: str) -> Choice:
-        brings = tuple(
-            (plugin, version)
-            for plugin in build.plugins
-            if (version := self._plugin(plugin, release, build))
-        )
-        return Choice(name, text, parse_version(name, text), release, build, brings)
-
-    def _plugin(self, plugin: str, release: Release, build: Build) -> str:
-        """Return the newest known version of a plugin that the release requires, or its own."""
-        spec = _requirements((*release.requires, *build.requires)).get(plugin, "")
-        known = reversed(self._facts.recorded_versions(plugin)) if spec else ()
-        fitting = (v.text for v in known if _meets(spec, v.public))
-        return next(fitting, release.version.public)
+        brings = []
+        for plugin in build.plugins:
+            # The newest known version that the release requires, else that of the release.
+            spec = _requirements((*release.requires, *build.requires)).get(plugin, "")
+            known = reversed(self._facts.recorded_versions(plugin)) if spec else ()
+            fitting = (v.text for v in known if _meets(spec, v.public))
+            brings.append((plugin, next(fitting, release.version.public)))
+        return Choice(name, text, parse_version(name, text), release, build, tuple(brings))
 
     def cudas(self, chosen: Chosen, constraints: Constraints) -> list[Choice]:
         """Return the CUDAs that every chosen build accepts, newest first."""
@@ -229,7 +212,11 @@ class Candidates:
             return [Choice("python", "")]
         versions = [parse_version("python", text) for text in texts]
         allowed = [v for v in versions if all(one.allows(v) for one in constraints)]
-        allowed = [v for v in allowed if all(_in_range(v, one) for one in ranges)]
+        for low, high in (one.python_range for one in ranges):
+            first = parse_version("python", low) if low else None
+            last = parse_version("python", high) if high else None
+            allowed = [v for v in allowed if not (first and v < first)]
+            allowed = [v for v in allowed if not (last and v > last)]
         ordered = sorted(allowed, key=lambda v: (not v.text.endswith("t"), v.key), reverse=True)
         return [Choice("python", version.text, version) for version in ordered]
 
@@ -248,8 +235,17 @@ class Candidates:
         The pins of builds chosen so far come first. With ``constraints`` None there is only the
         pinned version, else a stack without the part.
         """
-        pins = [pin for pin in _pins(chosen, name) if pin.exact or constraints]
-        pinned = [v for pin in pins if (v := _pinned_version(name, pin))]
+        pins = (
+            pin
+            for choice in chosen.values()
+            for of in (choice.build, choice.release)
+            if of and (pin := of.pins.get(name)) and not pin.optional
+        )
+        pinned = [
+            parse_version(name, format_parts(pin.floor.at(3)))
+            for pin in pins
+            if pin.floor and (pin.exact or constraints)
+        ]
         known = sorted(known_versions(self._facts, name), reverse=True) if constraints else []
         named = _named_versions(name, constraints)
         versions = {version.text: version for version in (*pinned, *known, *named)}
@@ -305,8 +301,15 @@ class Candidates:
         labelled = [f"{version}+{label}" for label in labels if self._is_offered(label)]
         if not release.measured and any(s.compiled == "install" for s in release.statements):
             return [*labelled, *self._compiled(version, release.statements, chosen)]
-        cuda = chosen.get("cuda")
-        if cuda and cuda.version and not release.measured and self._is_named_by_cuda(name):
+        cuda, facts = chosen.get("cuda"), self._facts
+        # Each CUDA major may have a package of its own: cupy-cuda12x.
+        of_cuda = facts.recorded_name(name, None) not in facts.recorded
+        if (
+            cuda
+            and cuda.version
+            and of_cuda
+            and not (release.measured or self.is_without_code(name))
+        ):
             labelled.append(f"{version}+cu{cuda.version.major}")
         plain_first = all(build.default for build in builds)
         return [version.text, *labelled] if plain_first else [*labelled, version.text]
@@ -323,11 +326,6 @@ class Candidates:
             labels = frozenset(stated.union(filter(None, built)))
             self._releases[key] = _KnownRelease(tuple(statements), bool(built), labels)
         return self._releases[key]
-
-    def _is_named_by_cuda(self, name: str) -> bool:
-        """Tell whether each CUDA major has a package of its own: ``cupy-cuda12x``."""
-        recorded = self._facts.recorded_name(name, None)
-        return recorded not in self._facts.recorded and not self.is_without_code(name)
 
     def _compiled(
         self, version: Version, said: Sequence[Statement], chosen: Chosen
@@ -369,7 +367,6 @@ class Candidates:
         return False
 
     def _required(self, choice: Choice) -> dict[str, str]:
-        """Return what a choice requires of frameworks, by name (PEP 440)."""
         key = (choice.name, choice.text)
         if key not in self._requires:
             found: dict[str, str] = {}
@@ -384,17 +381,6 @@ class Candidates:
                 found = {name: spec for name, spec in named.items() if self.has_builds(name)}
             self._requires[key] = found
         return self._requires[key]
-
-
-def _pins(chosen: Chosen, name: str) -> Iterator[Pin]:
-    for choice in chosen.values():
-        for of in (choice.build, choice.release):
-            if of and (pin := of.pins.get(name)) and not pin.optional:
-                yield pin
-
-
-def _pinned_version(name: str, pin: Pin) -> Version | None:
-    return parse_version(name, format_parts(pin.floor.at(3))) if pin.floor else None
 
 
 def _named_versions(name: str, constraints: Constraints) -> list[Version]:
@@ -435,13 +421,6 @@ def _meets(spec: str, version: str) -> bool:
         return True
 
 
-def _in_range(version: Version, release: Release) -> bool:
-    low, high = release.python_range
-    return (low is None or version >= parse_version("python", low)) and (
-        high is None or version <= parse_version("python", high)
-    )
-
-
 def parse_wants(texts: Iterable[str]) -> dict[str, Constraint | None]:
     """Read wanted parts: ``torch>=2.6,<2.9``, ``flash-attn``; commas separate parts as well.
 
@@ -454,10 +433,8 @@ def parse_wants(texts: Iterable[str]) -> dict[str, Constraint | None]:
             match = _NAME.match(item)
             if item[0] in "<>=!~" or (name and item[0].isdigit()):
                 if not name:
-                    what = f"{item!r} constrains nothing"
-                    raise BadInput(
-                        what, field="want", value=text, hint="for example torch>=2.6,<2.9"
-                    )
+                    what, hint = f"{item!r} constrains nothing", "for example torch>=2.6,<2.9"
+                    raise BadInput(what, field="want", value=text, hint=hint)
                 bodies[name] = ",".join(filter(None, (bodies[name], item)))
                 continue
             if not match:
@@ -471,15 +448,6 @@ def parse_wants(texts: Iterable[str]) -> dict[str, Constraint | None]:
     return read_wants(bodies)
 
 
-def _check_spelling(name: str, key: str) -> None:
-    """Refuse a misspelt component, as a stack does."""
-    try:
-        resolve_component(name)
-    except BadInput as error:
-        error.field = f"want.{key}"
-        raise
-
-
 def read_wants(bodies: Mapping[str, str]) -> dict[str, Constraint | None]:
     """Read wanted parts by name: ``{"torch": ">=2.6", "flash-attn": "*"}``."""
     found: dict[str, Constraint | None] = {}
@@ -487,14 +455,12 @@ def read_wants(bodies: Mapping[str, str]) -> dict[str, Constraint | None]:
         name = canonical_key(key)
         if name in found:
             raise BadInput(f"names {name} twice", field=f"want.{key}", hint="state it once")
-        _check_spelling(name, key)
-        if name == "driver":
-            what = "the driver belongs to the pool, not to the stack"
-            raise BadInput(
-                what, field=f"want.{key}", hint="choose a target or pool with this value"
-            )
         stated = text.strip()
         try:
+            resolve_component(name)  # refuses a misspelt one, as a stack does
+            if name == "driver":
+                what = "the driver belongs to the pool, not to the stack"
+                raise BadInput(what, hint="choose a target or pool with this value")
             found[name] = parse_constraint(name, stated) if stated not in ("", "*") else None
         except BadInput as error:
             error.field = f"want.{key}"

@@ -38,20 +38,15 @@ _HINT = (
 
 
 class CellFilter(Struct, frozen=True):
-    """The conditions for rows and columns.
+    """The conditions for rows and columns."""
 
-    Attributes:
-        versions: component and constraint; an entry must allow a version that meets it.
-        cuda: CUDA series of the builds.
-        names: of entries, where ``*`` matches any characters.
-        words: parts of GPU names, names of targets, or ``key=value`` of their labels.
-    """
-
+    # component and constraint; an entry must allow a version that meets it
     versions: tuple[tuple[str, Constraint], ...] = ()
-    cuda: tuple[tuple[int, int], ...] = ()
+    cuda: tuple[tuple[int, int], ...] = ()  # CUDA series of the builds
     statuses: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()  # of entries, where ``*`` matches any characters
     driver: Constraint | None = None
+    # parts of GPU names, names of targets, or ``key=value`` of their labels
     words: tuple[str, ...] = ()
 
     def keep_entries(self, entries: Iterable[Entry], facts: Facts) -> list[Entry]:
@@ -87,7 +82,10 @@ class CellFilter(Struct, frozen=True):
             have = stack.get(name)
             if have is None or not wanted.allows(have):
                 return False
-        return all(pair in _cudas_of(stack) for pair in self.cuda)
+        cuda = stack.get("cuda")
+        cudas: set[tuple[int, ...]] = {cuda.major_minor} if cuda else set()
+        cudas |= {one.cuda for one in stack.components.values() if one.cuda}
+        return cudas.issuperset(self.cuda)
 
     def keeps_place(self, target: str, labels: Mapping[str, str], pool: Pool) -> bool:
         """Return whether a pool has the driver, and it or its target each of the words."""
@@ -96,8 +94,7 @@ class CellFilter(Struct, frozen=True):
         return all(_names(word, target, labels, pool) for word in self.words)
 
 
-Place = tuple[str, Mapping[str, str], Pool]
-"""Name and labels of a target, and one of its pools."""
+Place = tuple[str, Mapping[str, str], Pool]  # name and labels of a target, and one of its pools
 
 
 def read_filter(text: str, places: Iterable[Place], entries: Collection[str] = ()) -> CellFilter:
@@ -180,12 +177,6 @@ def _allows_series(
         return pair in labels
     wanted = parse_constraint("cuda", f"{pair[0]}.{pair[1]}.*")
     return "cuda" in stated and overlaps("cuda", stated["cuda"], wanted)
-
-
-def _cudas_of(stack: Stack) -> set[tuple[int, ...]]:
-    cuda = stack.get("cuda")
-    found: set[tuple[int, ...]] = {cuda.major_minor} if cuda else set()
-    return found | {one.cuda for one in stack.components.values() if one.cuda}
 
 
 def _names(word: str, target: str, labels: Mapping[str, str], pool: Pool) -> bool:

@@ -36,41 +36,28 @@ TO_BE_DONE = frozenset(("CG801", "CG811", "CG812"))
 
 
 class StackRow(Struct, frozen=True):
-    """A row: one stack, and what it stands for.
+    """A row: one stack, and what it stands for."""
 
-    Attributes:
-        key: unique among the rows.
-        stack: None: no stack can be made, for the reasons in ``open``.
-        group: rows of one group follow each other, ``CUDA 12.8``.
-    """
-
-    key: str
+    key: str  # unique among the rows
     label: str
     note: str
-    stack: Stack | None
-    group: str = ""
+    stack: Stack | None  # None: no stack can be made, for the reasons in ``open``
+    group: str = ""  # rows of one group follow each other, ``CUDA 12.8``
     entry: Entry | None = None
     open: tuple[str, ...] = ()
 
 
 class CellAnswer(Struct, frozen=True):
-    """The answer of a cell.
-
-    Attributes:
-        verdict: the gate's; None: the question cannot be asked.
-        rule: id of the rule that decides; empty where every rule holds.
-        valid_until: ISO time from which the answer may differ; None: as long as the matrix.
-        mixed: the places of the column differ; this is the worst of them.
-        target: the target that decides.
-    """
+    """The answer of a cell."""
 
     state: CellState
-    verdict: Outcome | None = None
-    rule: str = ""
+    verdict: Outcome | None = None  # the gate's; None: the question cannot be asked
+    rule: str = ""  # id of the rule that decides; empty where every rule holds
     why: str = ""
+    # ISO time from which the answer may differ; None: as long as the matrix
     valid_until: str | None = None
-    mixed: bool = False
-    target: str = ""
+    mixed: bool = False  # the places of the column differ; this is the worst of them
+    target: str = ""  # the target that decides
 
     @property
     def runs(self) -> bool:
@@ -125,7 +112,6 @@ def _list_objections(verdict: Verdict) -> list[Finding]:
 
 
 def _find_decisive(verdict: Verdict, state: CellState) -> Finding | None:
-    """Return the finding that makes the state, worst first as the verdict lists them."""
     if state == "works":
         return None
     if state in ("note", "waived"):
@@ -157,7 +143,11 @@ def list_framework_rows(entries: Iterable[Entry], facts: Facts) -> list[StackRow
     """
     stacks = [stack for entry in entries for stack in represent(entry, facts).stacks[:1]]
     found: dict[str, StackRow] = {}
-    for stack in stacks or _list_newest(facts):
+    if not stacks:
+        tables = (facts.framework(name) for name in sorted(facts.framework_names))
+        listed = (one for one in tables if one and is_framework(one.name) and one.releases)
+        stacks = [stack_of({t.name: max(one.version for one in t.releases)}) for t in listed]
+    for stack in stacks:
         names = [name for name in stack.components if is_framework(name)]
         if not names:
             continue
@@ -165,27 +155,18 @@ def list_framework_rows(entries: Iterable[Entry], facts: Facts) -> list[StackRow
         main = next((name for name in names if name != "torch"), "torch")  # vLLM is built on torch
         cuda = stated.get("cuda")
         label = f"{label_of(main)} {_series(stated[main].text)}"
-        key = f"{main} {_series(stated[main].text)}" + (
-            f" cu{''.join(map(str, cuda.major_minor))}" if cuda else ""
-        )
+        key = f"{main} {_series(stated[main].text)}"
+        key += f" cu{''.join(map(str, cuda.major_minor))}" if cuda else ""
         known = found.get(key)
         if known is None or known.stack is None or known.stack.components[main] < stated[main]:
             short = stack_of(stated)
             found[key] = StackRow(key, label, format_versions(short), short, main)
-    return sorted(found.values(), key=_rank_framework, reverse=True)
 
+    def rank(row: StackRow) -> tuple[bool, str, Version, str]:
+        assert row.stack is not None  # noqa: S101 - made with one
+        return row.group == "torch", row.group, row.stack.components[row.group], row.key
 
-def _rank_framework(row: StackRow) -> tuple[bool, str, Version, str]:
-    main = row.group
-    assert row.stack is not None  # noqa: S101 - made with one
-    return main == "torch", main, row.stack.components[main], row.key
-
-
-def _list_newest(facts: Facts) -> Iterator[Stack]:
-    for name in sorted(facts.framework_names):
-        table = facts.framework(name)
-        if is_framework(name) and table and table.releases:
-            yield stack_of({name: max(release.version for release in table.releases)})
+    return sorted(found.values(), key=rank, reverse=True)
 
 
 def list_release_rows(facts: Facts, name: str) -> Iterator[StackRow]:

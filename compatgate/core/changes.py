@@ -6,12 +6,13 @@ framework's build or release, cuDNN or NCCL, or move the stack towards an entry 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice, zip_longest
 from typing import TYPE_CHECKING, Any
 
 from compatgate.core.components import is_framework, join_words, label_of, sort_components
 from compatgate.core.constraints import Constraint
-from compatgate.core.gpu_runs import find_run_mode
+from compatgate.core.gpu_code import find_run_mode
 from compatgate.core.parts import Candidate
 from compatgate.core.stack_facts import FrameworkMatch, accepts, find_build
 from compatgate.core.versions import Version, format_parts, parse_version
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
     from compatgate.core.matrix import Entry
     from compatgate.core.rule_context import RuleContext
 
-MAX_PER_KIND = 6
-"""Candidates of one kind; a fix that is further away is not a small change."""
+MAX_PER_KIND = 6  # candidates of one kind; a fix that is further away is not a small change
 
 
 def describe_change(change: Mapping[str, Any]) -> str:
@@ -124,10 +124,8 @@ def add_forward_compat(context: RuleContext) -> Iterator[Candidate]:
                 name = upgrade.package_of(context.cuda.major_minor, context.jetson.device_name)
                 yield Candidate({"cuda-compat": series}, f"add the upgrade package {name}")
         elif series in context.facts.forward_compat.packages:
-            yield Candidate(
-                {"cuda-compat": series},
-                f"add the forward-compatibility package cuda-compat-{series.replace('.', '-')}",
-            )
+            what = f"add the forward-compatibility package cuda-compat-{series.replace('.', '-')}"
+            yield Candidate({"cuda-compat": series}, what)
 
 
 def missing_driver(context: RuleContext, pair: Pair) -> Version | None:
@@ -144,8 +142,14 @@ def missing_driver(context: RuleContext, pair: Pair) -> Version | None:
 
 def other_build(context: RuleContext, found: FrameworkMatch) -> Iterator[Candidate]:
     """Yield another build of the release, else the nearest release with a build for this CUDA."""
+    own = context.cuda.major_minor if context.cuda else (99, 0)
+
+    def distance(build: Build) -> tuple[bool, int, int]:
+        pair = build.cuda or (build.cuda_major, 0)
+        return (not build.listed, abs(pair[0] - own[0]), abs(pair[1] - own[1]))
+
     if found.release:
-        for build in sorted(found.release.builds, key=lambda b: _distance(context, b)):
+        for build in sorted(found.release.builds, key=distance):
             change = use_build(context, found.name, found.version.public, build)
             yield Candidate(change, describe_change(change))
     yield from _nearby_releases(context, found, lambda build: accepts_cuda(context, build))
@@ -156,34 +160,30 @@ def build_with_code(context: RuleContext, found: FrameworkMatch) -> Iterator[Can
     if found.release:
         for build in found.release.builds:
             if build is not found.build and _has_code(context, build):
+                change = use_build(context, found.name, found.version.public, build)
                 yield from _propose_with_driver(
-                    context, use_build(context, found.name, found.version.public, build), build
+                    context, change, build.cuda or (build.cuda_major, 0)
                 )
     yield from _nearby_releases(context, found, lambda build: _has_code(context, build))
 
 
 def _nearby_releases(
-    context: RuleContext, found: FrameworkMatch, wanted: Any
+    context: RuleContext, found: FrameworkMatch, wanted: Callable[[Build], bool]
 ) -> Iterator[Candidate]:
-    newer = [r for r in found.table.releases if r.version > found.version]
-    older = [r for r in reversed(found.table.releases) if r.version < found.version]
-    tried = 0
-    for release in (*newer, *older):
-        for build in (b for b in release.builds if b.listed and wanted(b)):
-            yield from _propose_with_driver(
-                context, use_build(context, found.name, release.version.text, build), build
-            )
-            tried += 1
-            if tried >= MAX_PER_KIND:
-                return
+    newer = (r for r in found.table.releases if r.version > found.version)
+    older = (r for r in reversed(found.table.releases) if r.version < found.version)
+    builds = ((r, b) for r in chain(newer, older) for b in r.builds if b.listed and wanted(b))
+    for release, build in islice(builds, MAX_PER_KIND):
+        change = use_build(context, found.name, release.version.text, build)
+        yield from _propose_with_driver(context, change, build.cuda or (build.cuda_major, 0))
 
 
 def _propose_with_driver(
-    context: RuleContext, change: dict[str, Any], build: Build
+    context: RuleContext, change: dict[str, Any], cuda: Pair
 ) -> Iterator[Candidate]:
+    """Yield a change, and the same with the driver that its CUDA needs."""
     yield Candidate(change, describe_change(change))
-    pair = build.cuda or (build.cuda_major, 0)
-    if driver := missing_driver(context, pair):
+    if driver := missing_driver(context, cuda):
         both = {**change, "driver": driver_range(context, driver)}
         yield Candidate(both, describe_change(both))
 
@@ -197,15 +197,12 @@ def use_build(context: RuleContext, name: str, version: str, build: Build) -> di
     if build.cuda and context.cuda and not accepts_cuda(context, build):
         change["cuda"] = format_parts(build.cuda)
     for component, pin in build.pins.items():
-        have = context.stack.get(component)
-        if have and pin.floor and not pin.optional and _differs_from_pin(have, pin):
-            change[component] = format_parts(pin.floor.at(3))
+        have, floor = context.stack.get(component), pin.floor
+        if not have or not floor or pin.optional:
+            continue
+        if have.major != floor.major or have.at(pin.places) < floor.at(pin.places):
+            change[component] = format_parts(floor.at(3))
     return change
-
-
-def _differs_from_pin(have: Version, pin: Pin) -> bool:
-    assert pin.floor is not None  # noqa: S101 - the caller checked
-    return have.major != pin.floor.major or have.at(pin.places) < pin.floor.at(pin.places)
 
 
 def accepts_cuda(context: RuleContext, build: Build) -> bool:
@@ -228,13 +225,6 @@ def find_cuda_build(release: Release | None, pair: Pair) -> Build | None:
     if release is None:
         return None
     return find_build(release, release.version, toolkit_version(pair))
-
-
-def _distance(context: RuleContext, build: Build) -> tuple[bool, int, int]:
-    """Return a key that sorts listed builds first, then the nearest CUDA major and minor."""
-    own = context.cuda.major_minor if context.cuda else (99, 0)
-    pair = build.cuda or (build.cuda_major, 0)
-    return (not build.listed, abs(pair[0] - own[0]), abs(pair[1] - own[1]))
 
 
 def follow_pin(context: RuleContext, pin: Pin) -> Iterator[Candidate]:
@@ -267,13 +257,10 @@ def older_cuda(context: RuleContext) -> Iterator[Candidate]:
     series = sorted(
         {t.version.major_minor for t in context.facts.cuda_driver.toolkits}, reverse=True
     )
-    tried = 0
-    for pair in series:
-        if pair < context.cuda.major_minor and context.driver_cuda and pair <= context.driver_cuda:
-            yield from move_to_cuda(context, pair)
-            tried += 1
-        if tried >= MAX_PER_KIND:
-            return
+    reach = context.driver_cuda or (0, 0)
+    fitting = [pair for pair in series if pair < context.cuda.major_minor and pair <= reach]
+    for pair in fitting[:MAX_PER_KIND]:
+        yield from move_to_cuda(context, pair)
 
 
 def cuda_for_gpu(context: RuleContext) -> Iterator[Candidate]:
@@ -301,19 +288,11 @@ def move_to_cuda(context: RuleContext, pair: Pair) -> Iterator[Candidate]:
             return
         if build is not found.build:
             change.update(use_build(context, found.name, found.version.public, build))
-    if context.stack.arch is not None and context.capability and _lacks_code(context):
+    codes, device = context.stack.arch, context.capability
+    if codes is not None and device and not find_run_mode(codes, device, context.facts.arch):
         change["arch"] = _add_own_sass(context)
-    driver = missing_driver(context, pair)
     if change:
-        yield Candidate(change, describe_change(change))
-        if driver:
-            both = {**change, "driver": driver_range(context, driver)}
-            yield Candidate(both, describe_change(both))
-
-
-def _lacks_code(context: RuleContext) -> bool:
-    device, codes = context.capability, context.stack.arch
-    return device is not None and not find_run_mode(codes or (), device, context.facts.arch)
+        yield from _propose_with_driver(context, change, pair)
 
 
 def _add_own_sass(context: RuleContext) -> list[str]:
@@ -352,20 +331,14 @@ def _other_release(
     context: RuleContext, name: str, known: Iterable[Version]
 ) -> Iterator[Candidate]:
     have = context.stack.components[name]
-    if have.cuda and context.cuda and have.cuda[0] != context.cuda.major:
-        yield Candidate(
-            {name: f"{have.public}+cu{context.cuda.major}"},
-            f"use the build of {name} {have.public} for CUDA {context.cuda.major}",
-        )
     suffix = f"+cu{context.cuda.major}" if have.cuda and context.cuda else ""
+    if have.cuda and context.cuda and have.cuda[0] != context.cuda.major:
+        what = f"use the build of {name} {have.public} for CUDA {context.cuda.major}"
+        yield Candidate({name: f"{have.public}{suffix}"}, what)
     versions = list(known)
     newer = [v for v in versions if v > have and v.at(3) != have.at(3)]
     older = [v for v in reversed(versions) if v < have]
-    near = [
-        *(v for pair in zip(newer, older, strict=False) for v in pair),
-        *newer[len(older) :],
-        *older[len(newer) :],
-    ]
+    near = [v for pair in zip_longest(newer, older) for v in pair if v]
     for version in sorted(near, key=lambda v: v.major != have.major):
         change = {name: version.text + suffix}
         yield Candidate(change, describe_change(change))

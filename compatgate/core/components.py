@@ -17,22 +17,17 @@ from msgspec import Struct
 from compatgate.core import vocabulary
 from compatgate.errors import BadInput
 
-MAX_KEYS = 256
-"""Keys of a stack, and of ``set``; about thirty are known."""
-MAX_ARCHITECTURES = 256
-"""Architectures of a stack; builds for every GPU have about twenty."""
+MAX_KEYS = 256  # keys of a stack, and of ``set``; about thirty are known
+MAX_ARCHITECTURES = 256  # architectures of a stack; builds for every GPU have about twenty
 MAX_ALTERNATIVES = 256
 """Alternatives in all ``NVIDIA_REQUIRE_*`` expressions of an image; NVIDIA published up to 73."""
 MAX_REQUIRE_LENGTH = 8192
 """Characters of all these expressions; the longest that NVIDIA published has 2,596."""
-MAX_REMARKS = 1000
-"""Sentences of ``open``, ``conflicts`` or ``unread``."""
-MAX_LIBRARIES = 2000
-"""Libraries in a package's record; vLLM has 8, flashinfer-cubin 40 groups."""
+MAX_REMARKS = 1000  # sentences of ``open``, ``conflicts`` or ``unread``
+MAX_LIBRARIES = 2000  # libraries in a package's record; vLLM has 8, flashinfer-cubin 40 groups
 MAX_STACKS = 8
 """Alternatives of a stack: other installations in one image, other images of one index."""
-MAX_NAME_LENGTH = 256
-"""Characters of a component's, target's, pool's or GPU's name."""
+MAX_NAME_LENGTH = 256  # characters of a component's, target's, pool's or GPU's name
 MAX_VERSION_LENGTH = 256
 MAX_COMMAND_LENGTH = 262_144
 """Characters of a command; a pod with a script in it has some ten thousand."""
@@ -60,21 +55,14 @@ Kind = Literal["driver", "library", "framework", "runtime", "build", "package"]
 
 
 class Component(Struct, frozen=True):
-    """A versioned part of a stack.
+    """A versioned part of a stack."""
 
-    Attributes:
-        name: canonical name; frameworks carry their name on the package index.
-        scheme: how its versions are spelled and compared.
-        kind: a framework brings GPU code of its own, a library comes from NVIDIA, ``build`` is what
-            a build from source is made with, a ``package`` is any other distribution of the package
-            index.
-        label: the name that people write.
-    """
-
-    name: str
-    scheme: Scheme
+    name: str  # canonical name; frameworks carry their name on the package index
+    scheme: Scheme  # how its versions are spelled and compared
+    # a framework brings GPU code of its own, a library comes from NVIDIA, ``build`` is what a build
+    # from source is made with, a ``package`` is any other distribution of the package index
     kind: Kind
-    label: str
+    label: str  # the name that people write
 
 
 COMPONENTS: dict[str, Component] = {row[0]: Component(*row) for row in vocabulary.COMPONENTS}

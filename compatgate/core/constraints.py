@@ -58,7 +58,6 @@ class Clause(Struct, frozen=True, gc=False):
 
 
 def _spell(version: Version) -> str:
-    """Return a version as PEP 440 writes it."""
     label = f"+{version.local}" if version.local else ""
     return version.whole or format_parts(version.parts) + label
 
@@ -141,13 +140,11 @@ def parse_constraint(component: str, text: str) -> Constraint:
         if wildcard and operator not in ("==", "=", "!="):
             raise _constraint_error(component, text)
         if version.local and (wildcard or operator not in ("==", "=", "!=")):
-            raise _constraint_error(
-                component, text, f"a build label goes with == or !=: =={literal}"
-            )
+            hint = f"a build label goes with == or !=: =={literal}"
+            raise _constraint_error(component, text, hint)
         if version.is_major and not wildcard and operator in ("==", "=", "!=", "~="):
-            raise _constraint_error(
-                component, text, f"{literal} alone would mean {literal}.0; write {literal}.*"
-            )
+            hint = f"{literal} alone would mean {literal}.0; write {literal}.*"
+            raise _constraint_error(component, text, hint)
         if match[1] is None and scheme in ("cuda", "python") and len(version.parts) == 2:
             wildcard = True  # a bare 12.4 names the series, as users and the driver API do
         name = "==" if operator == "=" else operator

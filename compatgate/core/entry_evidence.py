@@ -51,21 +51,16 @@ class Promotion(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Contradiction(Struct, frozen=True):
-    """The effect of a failed run on an entry that it measured.
+    """The effect of a failed run on an entry that it measured."""
 
-    Attributes:
-        targets: targets on which the entry holds and whose policy counts the run.
-        revoke: the policy of one of these targets revokes the entry, and the run tested a content
-            that blessed it, or none is recorded.
-    """
-
-    targets: tuple[str, ...]
+    targets: tuple[str, ...]  # targets on which the entry holds and whose policy counts the run
+    # the policy of one of these targets revokes the entry, and the run tested a content that
+    # blessed it, or none is recorded
     revoke: bool
 
 
 _NO_SUITES: Mapping[str, SuiteDefinition] = {}
-RunIndex = Mapping[tuple[str, str], Sequence[Evidence]]
-"""Judged runs by suite and SKU."""
+RunIndex = Mapping[tuple[str, str], Sequence[Evidence]]  # judged runs by suite and SKU
 
 
 def index_runs(evidence: Iterable[Evidence]) -> RunIndex:
@@ -83,17 +78,9 @@ def find_places(entry: Entry, targets: Iterable[Target]) -> list[tuple[Target, P
         for target in targets
         if target.name in entry.targets or ANY_TARGET in entry.targets
         for pool in target.pools
-        if pool.gpu is not None and pool.driver is not None and _allows_pool(entry, pool)
+        if pool.gpu is not None and pool.driver is not None and entry.is_for(pool)
+        if (driver := entry.components.get("driver")) is None or driver.allows(pool.driver)
     ]
-
-
-def _allows_pool(entry: Entry, pool: Pool) -> bool:
-    """Return whether the entry allows the pool's GPU and driver."""
-    assert pool.driver is not None  # noqa: S101 - the caller checked
-    if not entry.is_for(pool):
-        return False
-    driver = entry.components.get("driver")
-    return driver is None or driver.allows(pool.driver)
 
 
 def is_run_of_entry(run: Evidence, entry: Entry, pool: Pool) -> bool:
@@ -138,8 +125,7 @@ def judge_candidate(
 
 
 _Measured = tuple[str, ...]
-_Pools = dict[str, RunPool]
-"""The pooled runs of each suite."""
+_Pools = dict[str, RunPool]  # the pooled runs of each suite
 
 
 def _judge_place(

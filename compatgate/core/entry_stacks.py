@@ -7,6 +7,7 @@ that a canary run measured there, and by the newest and the oldest versions that
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Literal
 from weakref import WeakKeyDictionary
 
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from compatgate.core.components import is_framework, sort_components
 from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.facts import Facts
-from compatgate.core.facts.frameworks import Build, Pin, Release
+from compatgate.core.facts.frameworks import Pin, Release
 from compatgate.core.matrix import Entry, Evidence, Matrix
 from compatgate.core.request import Pool
 from compatgate.core.stack import Stack, format_stack, stack_of
@@ -34,16 +35,12 @@ _known: WeakKeyDictionary[Facts, dict[tuple[tuple[str, Constraint], ...], EntryS
 
 
 class EntryStacks(Struct, frozen=True):
-    """The stacks that represent an entry.
+    """The stacks that represent an entry."""
 
-    Attributes:
-        stacks: the newest that it allows, then the oldest where that differs; empty where
-            ``open`` says why there is none.
-        open: what the entry leaves open, in words.
-    """
-
+    # the newest that it allows, then the oldest where that differs; empty where ``open`` says why
+    # there is none
     stacks: tuple[Stack, ...] = ()
-    open: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()  # what the entry leaves open, in words
 
 
 def represent(entry: Entry, facts: Facts) -> EntryStacks:
@@ -104,8 +101,6 @@ def list_stacks(entry: Entry, facts: Facts) -> Iterator[Stack]:
 
 
 class _Selection:
-    """Choose the versions at one end of what an entry allows."""
-
     def __init__(self, constraints: Mapping[str, Constraint], facts: Facts, end: End) -> None:
         self._constraints = constraints
         self._facts = facts
@@ -120,10 +115,15 @@ class _Selection:
         frameworks = [name for name in self._constraints if is_framework(name)]
         for name in frameworks:
             self._take(name, self._outermost(name))
-        self._follow_releases(frameworks)
+        for _, release in self._releases():  # a framework may pin another one (vLLM: torch)
+            for pin in release.pins.values():
+                if pin.component in frameworks:
+                    self._take(pin.component, self._pinned(pin.component, {pin.component: pin}))
         self._take("cuda", self._cuda())
         self._take("python", self._python())
-        pins = {pin.component: pin for build in self._builds() for pin in build.pins.values()}
+        cuda = self._versions.get("cuda")
+        builds = (find_build(release, version, cuda) for version, release in self._releases())
+        pins = {pin.component: pin for one in builds if one for pin in one.pins.values()}
         for name in self._constraints:
             if name not in self._versions and name != "driver":
                 self._take(name, self._pinned(name, pins) or self._outermost(name))
@@ -133,16 +133,7 @@ class _Selection:
         if version is not None:
             self._versions[name] = version
 
-    def _follow_releases(self, frameworks: Iterable[str]) -> None:
-        """Use the version of a framework that another framework pins (vLLM: torch)."""
-        for _, release in self._releases():
-            for pin in release.pins.values():
-                if pin.component in frameworks:
-                    pins = {pin.component: pin}
-                    self._take(pin.component, self._pinned(pin.component, pins))
-
     def _cuda(self) -> Version | None:
-        """Return a CUDA for which each framework has a build, where there is one."""
         constraint = self._constraints.get("cuda")
         if constraint is None:
             made_for = {build.cuda for _, r in self._releases() for build in r.builds if build.cuda}
@@ -157,7 +148,6 @@ class _Selection:
         return _version_of_constraint("cuda", constraint) if constraint else None
 
     def _python(self) -> Version | None:
-        """Return a Python for which each framework has a wheel, where that is published."""
         constraint = self._constraints.get("python")
         wheels = [release.python for _, release in self._releases() if release.python]
         if constraint is None or not wheels:
@@ -173,12 +163,6 @@ class _Selection:
             release = find_release(table, version) if table else None
             if release:
                 yield version, release
-
-    def _builds(self) -> Iterator[Build]:
-        cuda = self._versions.get("cuda")
-        for version, release in self._releases():
-            if build := find_build(release, version, cuda):
-                yield build
 
     def _pinned(self, name: str, pins: dict[str, Pin]) -> Version | None:
         pin, constraint = pins.get(name), self._constraints[name]
@@ -220,8 +204,7 @@ def known_versions(facts: Facts, name: str) -> Iterable[Version]:
     return [release.version for release in table.releases] if table else []
 
 
-_MAX_RUNS = 256
-"""Runs of a SKU, newest first; older runs represent an entry no better."""
+_MAX_RUNS = 256  # runs of a SKU, newest first; older runs represent an entry no better
 
 
 class StackSamples:
@@ -244,15 +227,17 @@ class StackSamples:
         entry allows it; then follow the newest and the oldest stack that the entry allows.
         """
         represented = represent(entry, self._facts)
-        found = [[*self._measured(entry, pool), *represented.stacks] for pool in pools]
+        found: list[list[Stack]] = []
+        for pool in pools:
+            runs = self._runs.get(pool.gpu.sku, ()) if pool.gpu else ()
+            measured = (
+                stack
+                for run in runs
+                if (stack := Stack({n: v for n, v in run.components.items() if n != "driver"}))
+                if stack.components and entry.matches(stack, replace(pool, driver=run.driver))
+            )
+            found.append([*islice(measured, 1), *represented.stacks])
         return found, represented.open
-
-    def _measured(self, entry: Entry, pool: Pool) -> Sequence[Stack]:
-        for run in self._runs.get(pool.gpu.sku, ()) if pool.gpu else ():
-            stack = Stack({name: v for name, v in run.components.items() if name != "driver"})
-            if stack.components and entry.matches(stack, replace(pool, driver=run.driver)):
-                return (stack,)
-        return ()
 
 
 def entry_stack_text(entry: Entry, facts: Facts) -> str:

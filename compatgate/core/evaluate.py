@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from compatgate.core.assumed_pins import assume_pins
 from compatgate.core.facts import Facts
 from compatgate.core.fixes import FixFinder
-from compatgate.core.matrix import Matrix, Waiver
+from compatgate.core.matrix import Matrix
 from compatgate.core.package_cuda import assume_cuda
 from compatgate.core.parts import Parts
 from compatgate.core.performance import sha256
@@ -87,13 +87,11 @@ def assess(
 ) -> Verdict:
     """Return a verdict without id, image and time; the arguments are those of `evaluate`.
 
-    Only the waivers that an image matches count here
-    (`compatgate.core.matrix.Matrix.image_patterns`), and its digest where the policy binds evidence
-    to the image: one assessment serves every other image that matches the same waivers, and
-    `seal` completes the verdict of each.
+    Only the waivers that an image matches count here (`Matrix.image_patterns`), and its digest
+    where the policy binds evidence to the image: one assessment serves every other image that
+    matches the same waivers, and `seal` completes the verdict of each.
     """
-    moment = now.astimezone(UTC)
-    today, seconds = moment.date().isoformat(), moment.timestamp()
+    today, seconds = now.astimezone(UTC).date().isoformat(), now.timestamp()
 
     def judge(one: Stack) -> list[PoolResult]:
         contexts = (
@@ -111,13 +109,15 @@ def assess(
         or _judge_plugins(*list_plugins(stack, facts), complete, judge)
         or (stack, judge(stack))
     )
+    there = [f for one in judged for f in one.findings] if stack.alternatives else []
     for name, other in stack.alternatives.items():
         # A waiver for the image covers what it holds; evidence of the image's digest does not.
         image = stack.image.partition("@")[0] if stack.image else None
-        results = judge(replace(complete(other), image=image))
-        judged += [_name_findings(one, name, judged[: len(target.pools)]) for one in results]
+        for one in judge(replace(complete(other), image=image)):
+            named = (f if f in there else _name_stack(f, name) for f in one.findings)
+            judged.append(replace(one, findings=list(named)))
     said = (finding for one in judged for finding in one.findings)
-    findings = _group_findings((*said, *_report_left_out_pools(target))) or _report_no_pool(target)
+    findings = _group_findings((*said, *_report_other_pools(target)))
     outcome = _OUTCOMES[max((OUTCOME_RANK[f.outcome] for f in findings), default=0)]
     return Verdict(
         id="",
@@ -172,15 +172,6 @@ def _judge_plugins(
     return denied[0] if denied and all_known else None
 
 
-def _name_findings(result: PoolResult, name: str, known: Sequence[PoolResult]) -> PoolResult:
-    """Return the result of an alternative stack, which names it where it says something else."""
-    there = [finding for one in known for finding in one.findings]
-    findings = [
-        f if f in there else replace(f, message=f"{name}: {f.message}") for f in result.findings
-    ]
-    return replace(result, findings=findings)
-
-
 def seal(
     found: Verdict, policy: Policy, image: str | None, now: datetime, basis: Basis = "stated"
 ) -> Verdict:
@@ -209,23 +200,20 @@ def is_allowed(outcome: Outcome, policy: Policy) -> bool:
     return outcome != "fail"
 
 
-def _report_no_pool(target: Target) -> tuple[Finding, ...]:
-    """Report a target without pools: nothing was judged, which is not a pass."""
-    if target.pools:
-        return ()
-    message = f"target {target.name} has no pools to run on"
-    need = "at least one pool with its gpu and driver"
-    return (incomplete.finding("unknown", (), "pool", None, need, message),)
+def _name_stack(finding: Finding, name: str) -> Finding:
+    return replace(finding, message=f"{name}: {finding.message}")
 
 
-def _report_left_out_pools(target: Target) -> tuple[Finding, ...]:
-    """Report the pools that the question leaves out: the verdict does not cover them."""
+def _report_other_pools(target: Target) -> tuple[Finding, ...]:
+    if not target.left_out and not target.pools:  # nothing was judged, which is not a pass
+        message = f"target {target.name} has no pools to run on"
+        need = "at least one pool with its gpu and driver"
+        return (incomplete.finding("unknown", (), "pool", None, need, message),)
     if not target.left_out:
         return ()
     asked = tuple(pool.name for pool in target.pools)
-    left = ", ".join(target.left_out[:_MAX_NAMED]) + (
-        ", ..." if len(target.left_out) > _MAX_NAMED else ""
-    )
+    left = ", ".join(target.left_out[:_MAX_NAMED])
+    left += ", ..." if len(target.left_out) > _MAX_NAMED else ""
     message = f"the question is about some pools of {target.name}; {left} was not judged"
     return (some_pools.finding("not-checked", asked, "pool", None, None, message),)
 
@@ -234,28 +222,23 @@ def _group_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings worst first; a finding that several pools share appears once."""
     said = list(findings)
     if len({finding.rule for finding in said}) < len(said):
-        said = _merge_pools(said)
-    return tuple(
-        sorted(
-            said, key=lambda f: (-(OUTCOME_RANK[f.outcome] * 2 + (f.outcome == "waived")), f.rule)
-        )
-    )
+        groups: dict[bytes, Finding] = {}
+        for finding in said:
+            key = _encode(replace(finding, pools=()))
+            known = groups.setdefault(key, finding)
+            if known is not finding:
+                pools = dict.fromkeys((*known.pools, *finding.pools))  # a rule may repeat itself
+                groups[key] = replace(known, pools=tuple(pools))
+        said = list(groups.values())
 
+    def order(finding: Finding) -> tuple[int, str]:
+        waived = finding.outcome == "waived"
+        return -(OUTCOME_RANK[finding.outcome] * 2 + waived), finding.rule
 
-def _merge_pools(findings: Iterable[Finding]) -> list[Finding]:
-    groups: dict[bytes, Finding] = {}
-    for finding in findings:
-        key = _encode(replace(finding, pools=()))
-        known = groups.get(key)
-        if known is not None:
-            pools = dict.fromkeys((*known.pools, *finding.pools))  # a rule may say a thing twice
-            finding = replace(known, pools=tuple(pools))
-        groups[key] = finding
-    return list(groups.values())
+    return tuple(sorted(said, key=order))
 
 
 def _list_checked_rules(judged: Iterable[PoolResult]) -> Checked:
-    """List the rules that passed, and those that did not apply, where no pool objects."""
     judged = list(judged)
     passed = dict.fromkeys(chain.from_iterable(one.passed for one in judged))
     silent = dict.fromkeys(chain.from_iterable(one.not_applicable for one in judged))
@@ -277,31 +260,20 @@ def _pool_json(pool: Pool) -> dict[str, Any]:
         "cpu": pool.cpu,
         "count": pool.count,
     }
-    if pool.platform:
-        body["platform"] = pool.platform
-    if pool.sharing:
-        body["sharing"] = pool.sharing
-    if pool.node:
-        body["node"] = pool.node
-    return body
+    optional = {"platform": pool.platform, "sharing": pool.sharing, "node": pool.node}
+    return body | {name: value for name, value in optional.items() if value}
 
 
 class PoolResult(Struct, frozen=True):
-    """The answers of the rules for one pool.
-
-    Attributes:
-        until: ISO times from which the answer may differ.
-        evidence: ids of the runs that the answer rests on.
-        entry: the matrix entry that decided.
-    """
+    """The answers of the rules for one pool."""
 
     pool: str
     findings: list[Finding]
     passed: list[str]
     not_applicable: list[str]
-    until: list[str]
-    evidence: list[str]
-    entry: str | None
+    until: list[str]  # ISO times from which the answer may differ
+    evidence: list[str]  # ids of the runs that the answer rests on
+    entry: str | None  # the matrix entry that decided
 
 
 @lru_cache(maxsize=16)
@@ -358,13 +330,10 @@ def _waive(finding: Finding, context: RuleContext) -> Sequence[Finding]:
             context.target.name, context.stack, context.today, context.driver
         ):
             context.holds_through(waiver.expires)
-            return (replace(finding, outcome="waived"), _record_waiver(finding, waiver))
+            message = f"{finding.rule} {finding.name} is waived by {waiver.name} until "
+            message += f"{waiver.expires} ({waiver.owner}: {waiver.reason})"
+            record = waived.finding(
+                "warn", finding.pools, finding.component, waiver.name, None, message
+            )
+            return (replace(finding, outcome="waived"), record)
     return (finding,)
-
-
-def _record_waiver(finding: Finding, waiver: Waiver) -> Finding:
-    message = (
-        f"{finding.rule} {finding.name} is waived by {waiver.name} until {waiver.expires} "
-        f"({waiver.owner}: {waiver.reason})"
-    )
-    return waived.finding("warn", finding.pools, finding.component, waiver.name, None, message)

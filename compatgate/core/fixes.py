@@ -22,8 +22,7 @@ from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 
 MAX_FIXES = {"fail": 3, "unknown": 3, "warn": 1}
-MAX_CANDIDATES = 16
-"""Candidates for each finding; a candidate further away is not a small change."""
+MAX_CANDIDATES = 16  # candidates for each finding; a candidate further away is not a small change
 _SAME_VERSION = {"fabric-manager": "Fabric Manager", "imex": "IMEX"}
 """Parts of a node that must have the driver's version; a fix changes them with it."""
 
@@ -53,7 +52,9 @@ class _Trial:
         """Return whether the rule no longer objects to the problem, nor to anything new."""
         if rule.reads.isdisjoint(self._changed):
             return False
-        return not _persists(self._answer(rule), problem) and not self._is_worse((rule,))
+        weight = _rank_components(self._answer(rule)).get(problem.component, 0)
+        persists = weight >= (1 if problem.outcome == "warn" else 2)
+        return not persists and not self._is_worse((rule,))
 
     @lazy_property
     def breaks_a_fact(self) -> bool:
@@ -72,7 +73,12 @@ class _Trial:
     def _is_worse(self, rules: Iterable[Rule]) -> bool:
         for rule in rules:
             answer = self._answer(rule)
-            if not isinstance(answer, str) and _got_worse(self._before[rule.id], answer):
+            if isinstance(answer, str):
+                continue
+            # Warnings do not count.
+            bad = {name: n for name, n in _rank_components(answer).items() if n > 1}
+            known = _rank_components(self._before[rule.id]) if bad else {}
+            if any(weight > known.get(name, 0) for name, weight in bad.items()):
                 return True
         return False
 
@@ -104,9 +110,11 @@ class FixFinder:
             candidate = self._with_driver_parts(candidate)
             if not candidate.set or any(_includes(candidate.set, fix.set) for fix in offered):
                 continue  # less was enough
-            remark = self._verify(candidate.set, problem, rule)
-            if remark is not None:
-                offered.append(Fix(candidate.set, candidate.message + remark))
+            trial = self._trial(candidate.set)
+            if trial and trial.mends(problem, rule) and not trial.breaks_a_fact:
+                remark = " (then needs its own blessed entry and evidence)"
+                message = candidate.message + (remark if trial.needs_blessing else "")
+                offered.append(Fix(candidate.set, message))
             if len(offered) >= MAX_FIXES.get(problem.outcome, 0):
                 break
         return tuple(offered)
@@ -126,15 +134,6 @@ class FixFinder:
         titles = " and ".join(_SAME_VERSION[name] for name in moved)
         message = f"{candidate.message}, and {titles} to the same version"
         return Candidate({**candidate.set, **dict.fromkeys(moved, driver)}, message)
-
-    def _verify(self, changes: Mapping[str, Any], problem: Problem, rule: Rule) -> str | None:
-        """Return a remark for the message of a change that holds; None if it does not hold."""
-        trial = self._trial(changes)
-        if trial is None or not trial.mends(problem, rule) or trial.breaks_a_fact:
-            return None
-        if trial.needs_blessing:
-            return " (then needs its own blessed entry and evidence)"
-        return ""
 
     def _trial(self, changes: Mapping[str, Any]) -> _Trial | None:
         key = repr(sorted(changes.items()))
@@ -180,28 +179,11 @@ def apply_changes(
     node = {name: ours.pop(name) for name in POOL_CHANGES if name in ours}
     if node:
         pool = change_pool(pool, node, context.facts.gpus)
+    facts = context.facts
     if ours:
-        stack = assume_cuda(
-            complete_stack(update_stack(stack, ours), context.facts.frameworks),
-            context.facts,
-            (pool,),
-        )
-    return context.on(stack, pool, changed or parts_of(changes, context.facts.frameworks))
-
-
-def _persists(answer: RuleAnswer, problem: Problem) -> bool:
-    """Return whether the rule still reports the same component about as badly as before."""
-    weight = _rank_components(answer).get(problem.component, 0)
-    return weight >= (1 if problem.outcome == "warn" else 2)
-
-
-def _got_worse(before: RuleAnswer, after: RuleAnswer) -> bool:
-    """Return whether a rule now reports a component worse than before; warnings do not count."""
-    bad = {name: weight for name, weight in _rank_components(after).items() if weight > 1}
-    if not bad:
-        return False
-    known = _rank_components(before)
-    return any(weight > known.get(name, 0) for name, weight in bad.items())
+        stack = complete_stack(update_stack(stack, ours), facts.frameworks)
+        stack = assume_cuda(stack, facts, (pool,))
+    return context.on(stack, pool, changed or parts_of(changes, facts.frameworks))
 
 
 def _rank_components(answer: RuleAnswer) -> dict[str, int]:

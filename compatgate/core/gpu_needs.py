@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from compatgate.core.changes import MAX_PER_KIND
-from compatgate.core.gpu_runs import find_run_mode
+from compatgate.core.gpu_code import find_run_mode
 from compatgate.core.gpus import mig_profiles, resolve_gpu, split_profile
 from compatgate.core.needs import Needs, Size, format_size
 from compatgate.core.parts import Candidate
@@ -27,19 +28,14 @@ _QUERY = "nvidia-smi --query-gpu=memory.total"
 
 
 class Unmet(Struct, frozen=True):
-    """A need that a GPU does not surely meet.
-
-    Attributes:
-        certain: the GPU cannot; False: that is not known.
-        source: the fact that decided; None: there is none.
-    """
+    """A need that a GPU does not surely meet."""
 
     kind: Literal["precision", "memory"]
-    certain: bool
+    certain: bool  # the GPU cannot; False: that is not known
     message: str
     have: str
     need: str
-    source: Source | None = None
+    source: Source | None = None  # the fact that decided; None: there is none
 
     @property
     def excludes(self) -> bool:
@@ -95,10 +91,8 @@ def _unmet_memory(need: Size, gpu: Gpu, facts: Facts) -> Unmet | None:
     if need.size > bounds.most:
         message = f"{gpu.sku} has {most} at most; the workload needs {need.text}"
         return Unmet("memory", True, message, have, need.text, bounds.source)
-    message = (
-        f"{gpu.sku} has between {format_size(bounds.least)} and {most}, so whether it has the"
-        f" {need.text} that the workload needs is not known; {_QUERY} shows it"
-    )
+    message = f"{gpu.sku} has between {format_size(bounds.least)} and {most}, so whether it has "
+    message += f"the {need.text} that the workload needs is not known; {_QUERY} shows it"
     return Unmet("memory", False, message, have, need.text, bounds.source)
 
 
@@ -125,8 +119,10 @@ def other_gpu(context: RuleContext, fits: Callable[[Gpu], bool]) -> Iterator[Can
             if pool.driver and pool.driver != context.driver:
                 change["driver"] = pool.driver.text
             yield Candidate(change, f"run it on pool {pool.name} ({pool.gpu.sku})")
-    parts = (*_larger_slices(context, fits), *_larger_vgpus(context, fits))
-    for gpu in (*parts, *_nearest_gpus(context, fits)[:MAX_PER_KIND]):
+    own = context.pool.gpu
+    slices = [replace(own, mig=one) for one in mig_profiles(own)] if own and own.mig else []
+    parts = ([gpu for gpu in slices if fits(gpu)][:2], _larger_vgpus(context, fits))
+    for gpu in chain(*parts, _nearest_gpus(context, fits)[:MAX_PER_KIND]):
         if gpu.sku not in seen:
             yield from _move_to_gpu(context, gpu)
 
@@ -145,15 +141,6 @@ def _move_to_gpu(context: RuleContext, gpu: Gpu) -> Iterator[Candidate]:
     if first and first.first and context.driver and context.driver < first.first:
         both = {**change, "driver": f">={first.first}"}
         yield Candidate(both, f"{said}, with driver {first.first} or newer")
-
-
-def _larger_slices(context: RuleContext, fits: Callable[[Gpu], bool]) -> list[Gpu]:
-    """Return slices of the same product that fit; empty where the pool has no slice."""
-    own = context.pool.gpu
-    if own is None or own.mig is None:
-        return []
-    slices = (replace(own, mig=profile) for profile in mig_profiles(own))
-    return [gpu for gpu in slices if fits(gpu)][:2]
 
 
 def _larger_vgpus(context: RuleContext, fits: Callable[[Gpu], bool]) -> list[Gpu]:

@@ -14,7 +14,7 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.facts.nvidia import Gpu, Gpus, Memory, VgpuType
+from compatgate.core.facts.nvidia import Gpu, Gpus, Memory
 from compatgate.core.performance import lazy_property, near_names
 from compatgate.core.vgpus import VgpuName, compact, parse_vgpu_name
 from compatgate.errors import BadInput
@@ -362,27 +362,18 @@ def _find_vgpu(name: VgpuName, table: Gpus) -> Gpu | None:
         known = (gpu for gpu in table.gpus.values() if gpu.capability == kind.capability)
         architecture = next((gpu.architecture for gpu in known), None)
         board = Gpu(kind.prefix, kind.capability, architecture, source=kind.source)
+    # At most the GiB of its name. A time-sliced type keeps a share for itself (8C shows 8192 MiB,
+    # of which 560 are reserved), a MIG-backed one an eighth and more (H100L-1-12C shows 10565 MiB).
+    least = name.memory * 7 // 8 if name.slices else name.memory * 0.95
     return replace(
         board,
         brands=(),
         memory_gb=name.memory or None,
-        memory=_vgpu_memory(name, kind),
+        memory=Memory(least, name.memory, kind.source) if name.memory else None,
         mig_capable=False,
         mig_driver=None,
         vgpu=f"{kind.prefix.replace(' ', '-')}-{name.ending}",
     )
-
-
-def _vgpu_memory(name: VgpuName, kind: VgpuType) -> Memory | None:
-    """Return the memory of a vGPU: at most the GiB of its name.
-
-    A time-sliced type keeps a share for itself (8C shows 8192 MiB, of which 560 are reserved), a
-    MIG-backed one an eighth and more (H100L-1-12C shows 10565 MiB).
-    """
-    if not name.memory:
-        return None
-    least = name.memory * 7 // 8 if name.slices else name.memory * 0.95
-    return Memory(least, name.memory, kind.source)
 
 
 def _choose_candidate(text: str, words: list[str], candidates: list[Gpu], index: GpuIndex) -> Gpu:
@@ -409,7 +400,13 @@ def _merge_family(words: list[str], members: list[Gpu]) -> Gpu:
         for piece, norm in pieces
         if norm in words or (sxm and norm[:3] == "sxm")
     ]
-    memory = {gpu.memory_gb for gpu in members}
+    sizes = {gpu.memory_gb for gpu in members}
+    known = [gpu.memory for gpu in members if gpu.memory]
+    memory = None
+    if len(known) == len(members):
+        weakest = next((one for one in known if one.source.confidence == "derived"), known[0])
+        least, most = min(one.least for one in known), max(one.most for one in known)
+        memory = Memory(least, most, weakest.source)
     minimum = {gpu.mig_driver.key if gpu.mig_driver else None for gpu in members}
     return replace(
         first,
@@ -417,21 +414,11 @@ def _merge_family(words: list[str], members: list[Gpu]) -> Gpu:
         architecture=first.architecture if len({g.architecture for g in members}) == 1 else None,
         cpu=first.cpu if len({g.cpu for g in members}) == 1 else None,
         brands=tuple(dict.fromkeys(brand for gpu in members for brand in gpu.brands)),
-        memory_gb=first.memory_gb if len(memory) == 1 else None,
-        memory=_merge_memory(members),
+        memory_gb=first.memory_gb if len(sizes) == 1 else None,
+        memory=memory,
         mig_capable=all(gpu.mig_capable for gpu in members),
         mig_driver=first.mig_driver if len(minimum) == 1 else None,
     )
-
-
-def _merge_memory(members: list[Gpu]) -> Memory | None:
-    """Return the least and the most memory of a family; None where that of one is not known."""
-    known = [gpu.memory for gpu in members if gpu.memory]
-    if len(known) < len(members):
-        return None
-    weakest = next((one for one in known if one.source.confidence == "derived"), known[0])
-    least, most = min(one.least for one in known), max(one.most for one in known)
-    return Memory(least, most, weakest.source)
 
 
 def _filter_by_profile(

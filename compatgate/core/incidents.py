@@ -49,15 +49,12 @@ TITLES: dict[IncidentKind, str] = {
     "baseline-proposed": "Baselines to approve",
 }
 IncidentLevel = Literal["fail", "warn", "info"]
-LEVELS: tuple[IncidentLevel, ...] = get_args(IncidentLevel)
-"""The worst first."""
-IncidentState = Literal["open", "ended"]
-"""``ended``: the condition no longer holds."""
+LEVELS: tuple[IncidentLevel, ...] = get_args(IncidentLevel)  # the worst first
+IncidentState = Literal["open", "ended"]  # ``ended``: the condition no longer holds
 Subject = Literal[
     "target", "entry", "waiver", "run", "baseline", "drift", "verdict", "upgrade",
 ]  # fmt: skip
-MAX_MEMBERS = 500
-"""Members of an incident that are kept; all are counted."""
+MAX_MEMBERS = 500  # members of an incident that are kept; all are counted
 FLAPPING = timedelta(minutes=15)
 """A condition that comes back within so long after its end continues the same incident."""
 
@@ -81,22 +78,15 @@ class IncidentMember(Struct, frozen=True):
 
 
 class Condition(Struct, frozen=True):
-    """Something that needs attention now.
-
-    Attributes:
-        cause: what its members have in common; with the kind, its identity.
-        members: at most `MAX_MEMBERS`.
-        more: how much is concerned that no member stands for.
-        since: when it began, where that is known.
-    """
+    """Something that needs attention now."""
 
     kind: IncidentKind
-    cause: str
+    cause: str  # what its members have in common; with the kind, its identity
     level: IncidentLevel
     message: str
-    members: tuple[IncidentMember, ...]
-    more: int = 0
-    since: datetime | None = None
+    members: tuple[IncidentMember, ...]  # at most `MAX_MEMBERS`
+    more: int = 0  # how much is concerned that no member stands for
+    since: datetime | None = None  # when it began, where that is known
 
     @property
     def key(self) -> str:
@@ -111,19 +101,14 @@ class Condition(Struct, frozen=True):
 
 
 class KnownIncident(Struct, frozen=True):
-    """The state of an incident after the previous survey.
-
-    Attributes:
-        episode: 1, 2, 3, ...; one more each time that it happens again.
-        ended_at: when its condition was gone.
-    """
+    """The state of an incident after the previous survey."""
 
     key: str
     kind: IncidentKind
     level: IncidentLevel
     state: IncidentState
-    episode: int
-    ended_at: datetime | None = None
+    episode: int  # 1, 2, 3, ...; one more each time that it happens again
+    ended_at: datetime | None = None  # when its condition was gone
 
 
 Action = Literal["open", "refresh", "end"]
@@ -131,16 +116,12 @@ Action = Literal["open", "refresh", "end"]
 
 
 class IncidentChange(Struct, frozen=True):
-    """The effect of a survey on an incident.
-
-    Attributes:
-        condition: None: it is gone.
-    """
+    """The effect of a survey on an incident."""
 
     key: str
     action: Action
     episode: int
-    condition: Condition | None = None
+    condition: Condition | None = None  # None: it is gone
 
     @property
     def state(self) -> IncidentState:
@@ -164,7 +145,9 @@ def reconcile(
         if condition.key not in changes:
             before = known.get(condition.key)
             key, episode = condition.key, before.episode if before else 0
-            if before is None or _happens_again(before, now):
+            ended = before.ended_at if before else None
+            flaps = ended is not None and now - ended < FLAPPING
+            if before is None or (before.state == "ended" and not flaps):
                 change = IncidentChange(key, "open", episode + 1, condition)
             else:
                 change = IncidentChange(key, "refresh", episode, condition)
@@ -173,8 +156,3 @@ def reconcile(
         if key not in changes and before.kind in covered and before.state != "ended":
             changes[key] = IncidentChange(key, "end", before.episode)
     return [*changes.values()]
-
-
-def _happens_again(before: KnownIncident, now: datetime) -> bool:
-    flaps = before.ended_at is not None and now - before.ended_at < FLAPPING
-    return before.state == "ended" and not flaps

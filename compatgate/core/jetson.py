@@ -20,18 +20,14 @@ FIRST_DRIVER = 100
 
 
 class JetsonHost(Struct, frozen=True):
-    """The software of a pool's Jetsons, as stated.
-
-    Attributes:
-        device: None where only a compute capability is known that several devices have.
-        releases: the L4T releases that fit what is stated; empty: none is known.
-        unknown: why no release is known; empty where one is.
-    """
+    """The software of a pool's Jetsons, as stated."""
 
     table: Jetson
+    # None where only a compute capability is known that several devices have
     device: JetsonDevice | None
+    # the L4T releases that fit what is stated; empty: none is known
     releases: tuple[JetsonRelease, ...]
-    unknown: str = ""
+    unknown: str = ""  # why no release is known; empty where one is
 
     @property
     def release(self) -> JetsonRelease | None:

@@ -26,29 +26,21 @@ ANY_TARGET = "*"
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """A row of the matrix: component constraints on targets, with a status.
-
-    Attributes:
-        targets: names; ``*`` means every target.
-        components: constraint per component, ``driver`` included.
-        gpus: SKUs that it is for, a MIG slice by its own name, each slice of a GPU as
-            ``NAME/mig-*``; empty: every pool of its targets.
-        replacement: alternative to a deprecated or revoked entry, as text or entry name.
-        revision: the matrix revision that made this version of the entry.
-        needs: what its workloads need of each GPU; None: nothing is stated.
-        blessed_contents: GPU contents whose passed runs blessed it; empty: unknown, or a person
-            blessed it.
-    """
+    """A row of the matrix: component constraints on targets, with a status."""
 
     name: str
-    targets: tuple[str, ...]
-    components: dict[str, Constraint]
+    targets: tuple[str, ...]  # names; ``*`` means every target
+    components: dict[str, Constraint]  # constraint per component, ``driver`` included
     status: EntryStatus
     reason: str = ""
+    # SKUs that it is for, a MIG slice by its own name, each slice of a GPU as ``NAME/mig-*``;
+    # empty: every pool of its targets
     gpus: tuple[str, ...] = ()
+    # alternative to a deprecated or revoked entry, as text or entry name
     replacement: str | None = None
-    revision: int = 0
-    needs: Needs | None = None
+    revision: int = 0  # the matrix revision that made this version of the entry
+    needs: Needs | None = None  # what its workloads need of each GPU; None: nothing is stated
+    # GPU contents whose passed runs blessed it; empty: unknown, or a person blessed it
     blessed_contents: tuple[str, ...] = ()
 
     def matches(self, stack: Stack, pool: Pool) -> bool:
@@ -98,21 +90,16 @@ def matches_image(image: str | None, pattern: str) -> bool:
 
 
 class Waiver(Struct, frozen=True, gc=False):
-    """A named exception to rules for targets and stacks, until a date.
-
-    Attributes:
-        expires: ISO date; the last day on which it holds.
-        image: glob on the image reference; None: any stack.
-        components: constraints that the stack must meet for the waiver to apply.
-    """
+    """A named exception to rules for targets and stacks, until a date."""
 
     name: str
     rules: tuple[str, ...]
     targets: tuple[str, ...]
     owner: str
     reason: str
-    expires: str
-    image: str | None = None
+    expires: str  # ISO date; the last day on which it holds
+    image: str | None = None  # glob on the image reference; None: any stack
+    # constraints that the stack must meet for the waiver to apply
     components: dict[str, Constraint] = {}
 
     def covers(self, target: str, stack: Stack, today: str, driver: Version | None = None) -> bool:
@@ -129,23 +116,18 @@ class Waiver(Struct, frozen=True, gc=False):
 
 
 class Evidence(Struct, frozen=True, gc=False):
-    """A judged canary run, with the versions measured inside the container.
-
-    Attributes:
-        sku: GPU SKU with MIG profile, as `Gpu.sku`.
-        finished: seconds since the epoch.
-        development: the run was outside a container; counts only where the policy says so.
-        bound: what it was bound to besides; None: it was judged before this was recorded.
-    """
+    """A judged canary run, with the versions measured inside the container."""
 
     id: str
     suite: str
-    sku: str
+    sku: str  # GPU SKU with MIG profile, as `Gpu.sku`
     driver: Version
     components: dict[str, Version]
     outcome: Literal["passed", "failed", "inconclusive"]
-    finished: int
+    finished: int  # seconds since the epoch
+    # the run was outside a container; counts only where the policy says so
     development: bool = False
+    # what it was bound to besides; None: it was judged before this was recorded
     bound: Binding | None = None
 
     @staticmethod
@@ -216,17 +198,6 @@ class _IndexedEntry(NamedTuple):
     conditions: tuple[tuple[str, Constraint], ...]
 
 
-def _index(entry: Entry) -> _IndexedEntry:
-    """Put the narrowest constraint first: most entries already fail it, and the rest is not asked.
-
-    The driver comes last among equals: a target's entries mostly share it.
-    """
-    conditions = sorted(
-        entry.components.items(), key=lambda one: (-one[1].exactness, one[0] == "driver")
-    )
-    return _IndexedEntry(entry, tuple(conditions))
-
-
 class EntryIndex:
     """Entries by target, then by the one CUDA series that they pin."""
 
@@ -236,7 +207,12 @@ class EntryIndex:
         for entry in entries:
             cuda = entry.components.get("cuda")
             series = cuda.series if cuda else None
-            indexed = _index(entry)
+            # The narrowest constraint first: most entries already fail it, and the rest is not
+            # asked. The driver last among equals: a target's entries mostly share it.
+            conditions = sorted(
+                entry.components.items(), key=lambda one: (-one[1].exactness, one[0] == "driver")
+            )
+            indexed = _IndexedEntry(entry, tuple(conditions))
             for target in entry.targets:
                 self._by_target.setdefault(target, {}).setdefault(series, []).append(indexed)
                 if entry.status == "revoked":

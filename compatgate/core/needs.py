@@ -40,14 +40,10 @@ class Size(Struct, frozen=True):
 
 
 class Needs(Struct, frozen=True):
-    """The requirements of a workload on each of its GPUs.
-
-    Attributes:
-        memory: memory of one GPU or MIG slice; None: not stated.
-    """
+    """The requirements of a workload on each of its GPUs."""
 
     precision: tuple[str, ...] = ()
-    memory: Size | None = None
+    memory: Size | None = None  # memory of one GPU or MIG slice; None: not stated
     features: tuple[str, ...] = ()
 
     def to_json(self) -> list[str]:
@@ -119,7 +115,6 @@ def read_size(value: str) -> Size:
 
 
 def _sort(names: Iterable[str], order: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names that are in an order, in that order."""
     found = set(names)
     return tuple(name for name in order if name in found)
 

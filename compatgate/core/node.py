@@ -23,19 +23,13 @@ Sharing = Literal["exclusive", "mps", "time-slicing"]
 
 
 class NodeComponent(Struct, frozen=True):
-    """A part or a setting of a node.
-
-    Attributes:
-        choices: the values that it can have; empty: a version or a text.
-        example: a value as one writes it.
-        versioned: whether values are versions, which compare by their numbers.
-    """
+    """A part or a setting of a node."""
 
     name: str
     title: str
-    example: str
-    choices: tuple[str, ...] = ()
-    versioned: bool = True
+    example: str  # a value as one writes it
+    choices: tuple[str, ...] = ()  # the values that it can have; empty: a version or a text
+    versioned: bool = True  # whether values are versions, which compare by their numbers
 
 
 def _version(name: str, title: str, example: str) -> NodeComponent:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from msgspec import structs
 
 from compatgate.core.facts import Facts
-from compatgate.core.facts.nvidia import Pair
 from compatgate.core.request import Os, Pool
 from compatgate.core.stack import Stack
 from compatgate.core.stack_facts import (
@@ -79,7 +78,6 @@ def _assume_jetpack(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack 
 
 
 def _cudas_of(stack: Stack, facts: Facts, pool: Pool) -> Iterator[tuple[CudaBuild, str]]:
-    """Yield the CUDA of each package of a stack that tells it, with its title."""
     from compatgate.core.package_finder import package_finder
 
     os: Os = "linux" if pool.os == "wsl" else pool.os
@@ -102,19 +100,15 @@ def _newest_supported(package: GpuPackage, pool: Pool, facts: Facts) -> CudaBuil
     """
     built = next((one.toolkits for one in package.statements if one.toolkits), ())
     if not built and pool.gpu and package.named_cudas:
-        built = _cudas_that_run(package, pool.gpu.capability, facts)
+        from compatgate.core.packages import cuda_of_name, library_run_mode
+
+        device = pool.gpu.capability
+        run = (one for one in package.libraries if library_run_mode(one, device, facts.arch))
+        built = tuple(sorted({pair for one in run if (pair := cuda_of_name(one.path))}))
     if not built or package.version.cuda:
         return None
     driver = reported_cuda(pool.driver, pool.driver_os, facts) if pool.driver else None
     return max((one for one in built if driver and one <= driver), default=built[0])
-
-
-def _cudas_that_run(package: GpuPackage, device: Pair, facts: Facts) -> tuple[Pair, ...]:
-    """Return the CUDAs whose library of a package has code for a GPU, ascending."""
-    from compatgate.core.packages import cuda_of_name, library_run_mode
-
-    run = (one for one in package.libraries if library_run_mode(one, device, facts.arch))
-    return tuple(sorted({pair for one in run if (pair := cuda_of_name(one.path))}))
 
 
 def _cuda_of_pin(package: GpuPackage, stack: Stack, facts: Facts, pool: Pool) -> CudaBuild | None:
@@ -145,7 +139,12 @@ def cuda_of_package(package: GpuPackage) -> CudaBuild | None:
     found = [tuple(map(int, text.split("."))) for text in texts]
     if named := find_named_cuda(package.name):
         found.append(named)
-    found += _cudas_of_wheel(package)
+    majors = package.cuda_majors  # its libraries load them
+    found += ((major,) for major in majors)
+    for library in package.libraries:  # a toolkit made their PTX
+        made = tuple(map(int, library.ptx_cuda.split("."))) if library.ptx_cuda else ()
+        if made and (not majors or made[0] in majors):
+            found.append(made)
     return max(found) if len({cuda[0] for cuda in found}) == 1 else None
 
 
@@ -166,13 +165,3 @@ def find_named_cuda(name: str) -> CudaBuild | None:
     """Return the CUDA that a package's name states: 12 for ``cudf-cu12``."""
     named = _NAMED_CUDA.search(name)
     return split_tag(named[1]) if named else None
-
-
-def _cudas_of_wheel(package: GpuPackage) -> Iterator[CudaBuild]:
-    """Yield the majors that a wheel's libraries load, and the toolkits that made their PTX."""
-    majors = package.cuda_majors
-    yield from ((major,) for major in majors)
-    for library in package.libraries:
-        made = tuple(map(int, library.ptx_cuda.split("."))) if library.ptx_cuda else ()
-        if made and (not majors or made[0] in majors):
-            yield made

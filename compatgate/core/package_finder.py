@@ -35,8 +35,7 @@ from compatgate.core.versions import Version, format_parts, gpus_of_label, parse
 
 SilentAnswer = Literal["pass", "not-applicable"]
 
-_MAX_FINDERS = 64
-"""Number of cached platforms."""
+_MAX_FINDERS = 64  # number of cached platforms
 _PACKAGES_BYTES, _SETS_BYTES = 24 * MIB, 24 * MIB
 """Bytes of cached packages, and of cached sets, of all platforms together."""
 _RELEASE_OF = re.compile(
@@ -47,19 +46,15 @@ _POST_RELEASE = re.compile(r"\.post\d+$")
 _INSTALLED_TOGETHER = {"torchvision", "torchaudio"}
 """What PyTorch's install command takes from torch's index. Source: pytorch.org, Get Started."""
 AS_BUILT = "as its project's workflow builds it"
-_PACKAGE_BYTES = 1500
-"""Bytes of a package with what rules derive of it, as measured."""
+_PACKAGE_BYTES = 1500  # bytes of a package with what rules derive of it, as measured
 
 
 class PackageSet(Struct, frozen=True):
-    """The packages of a stack on one platform, with certain frameworks.
+    """The packages of a stack on one platform, with certain frameworks."""
 
-    Attributes:
-        packages: packages, and components that the records of their wheels judge.
-        silent: answers of rules without a finding, by rule and the other values that it reads.
-    """
-
+    # packages, and components that the records of their wheels judge
     packages: tuple[GpuPackage, ...]
+    # answers of rules without a finding, by rule and the other values that it reads
     silent: dict[tuple[Any, ...], SilentAnswer] = {}
 
 
@@ -176,8 +171,10 @@ class PackageFinder:
         torch, name, version = stack.components.get("torch"), package.name, package.version
         if torch is None or (package.record and not package.assumed):
             return package
+        table = self._facts.framework("torch")
         together = stack.versions.keys() >= _INSTALLED_TOGETHER and name in _INSTALLED_TOGETHER
-        if package.record and torch.local and not (together and self._is_of_other_index(torch)):
+        elsewhere = together and table is not None and is_of_other_index(table, torch)
+        if package.record and torch.local and not elsewhere:
             return package
         label = torch.local if names_cuda(torch) else self._label_of_stated_cuda(torch, stack)
         other = self.find(name, parse_version(name, f"{version.public}+{label}")) if label else None
@@ -185,10 +182,6 @@ class PackageFinder:
             return package
         assumed = f"the wheel is assumed to have the label of torch's, {label}"
         return replace(other, version=version, assumed=assumed, of_torchs_label=True)
-
-    def _is_of_other_index(self, torch: Version) -> bool:
-        table = self._facts.framework("torch")
-        return table is not None and is_of_other_index(table, torch)
 
     def _label_of_stated_cuda(self, torch: Version, stack: Stack) -> str:
         """Return the label of torch's build for the stack's CUDA, where the index has another."""
@@ -262,12 +255,7 @@ class PackageFinder:
         return found
 
     def _look_up(
-        self,
-        name: str,
-        version: Version,
-        wheel: Wheel | None,
-        stated: tuple[Arch, ...],
-        label: str,
+        self, name: str, version: Version, wheel: Wheel | None, stated: tuple[Arch, ...], label: str
     ) -> GpuPackage:
         facts, platform = self._facts, self._platform
         recorded = facts.recorded_name(name, version.cuda)
@@ -276,8 +264,11 @@ class PackageFinder:
         if fitting is None and recorded != name:  # one that was measured has the stack's name
             fitting = find_record(facts.measured(name), version, wheel, platform)
         said = tuple(one for one in facts.statements(recorded) if covers_release(one, version))
-        if name == "tritonserver":
-            said += _notes_of_image(version, facts)
+        image = facts.containers.find(version.text) if name == "tritonserver" else None
+        if image and (least := image.min_cc_stated):
+            says = f"supports compute capability {format_parts(least)} and later"
+            noted = Statement(f"=={version}", None, image.source, says, least_capability=least)
+            said += (noted,)
         if fitting is None and names_cuda(version):
             fitting = find_labelled_record(facts, recorded, version, said, platform)
         if fitting is None and not stated and not (wheel and not version.local):
@@ -384,16 +375,6 @@ class PackageFinder:
         if find_record(self._facts.records(name), version, None, there) is None:
             return ()
         return (package_finder(self._facts, os, here.cpu, here.python).find(name, version),)
-
-
-def _notes_of_image(version: Version, facts: Facts) -> tuple[Statement, ...]:
-    """Return which GPUs the release notes of NVIDIA's image of a month name, ``24.08``."""
-    image = facts.containers.find(version.text)
-    if image is None or image.min_cc_stated is None:
-        return ()
-    says = f"supports compute capability {format_parts(image.min_cc_stated)} and later"
-    least = image.min_cc_stated
-    return (Statement(f"=={version}", None, image.source, says, least_capability=least),)
 
 
 def package_finder(facts: Facts, os: Os, cpu: Cpu, python: Version | None) -> PackageFinder:

@@ -46,17 +46,12 @@ class Requirement(Struct, frozen=True):
 
 
 class PlatformRequirement(Struct, frozen=True, dict=True):
-    """A requirement that applies on a platform, for any stack.
+    """A requirement that applies on a platform, for any stack."""
 
-    Attributes:
-        package: as the metadata names it.
-        name: name of the part of a stack that it means.
-        extras: extras of the package, ``cudart`` of ``cuda-toolkit[cudart]``.
-    """
-
-    package: str
-    name: str
+    package: str  # as the metadata names it
+    name: str  # name of the part of a stack that it means
     spec: str
+    # extras of the package, ``cudart`` of ``cuda-toolkit[cudart]``
     extras: frozenset[str] = frozenset()
 
     def compare(self, have: Version) -> Requirement | None:
@@ -69,7 +64,8 @@ class PlatformRequirement(Struct, frozen=True, dict=True):
             if _is_another_build(self.package, have):
                 compared = None
             else:
-                pin = _pinned_version(self.spec)
+                exact = self.spec.startswith("==") and "," not in self.spec
+                pin = self.spec.lstrip("=") if exact and not self.spec.endswith(".*") else None
                 spec = _BUILD_OF_CUDA.sub(r"\1", self.spec) if self.name == "cuda" else self.spec
                 is_series = self.name == "cudnn" and len(have.parts) < 3
                 texts = _releases_of_series(spec, have) if is_series else (have.text,)
@@ -88,20 +84,15 @@ class PlatformRequirement(Struct, frozen=True, dict=True):
 _BUILD_OF_CUDA = re.compile(r"(>=\d+\.\d+)\.\d{2,}")
 """A component's build (``nvidia-cuda-runtime-cu12>=12.1.105``), which no toolkit states."""
 _NUMBERS = re.compile(r"\d+(?:\.\d+)*")
-_MAX_CACHED = 64
-"""Results that a release caches, for other versions and for other parts of a stack."""
+_MAX_CACHED = 64  # results that a release caches, for other versions and for other parts of a stack
 
 
 class Platform(Struct, frozen=True, dict=True):
-    """The platform of installed packages: a pool's system and processor, a stack's Python.
-
-    Attributes:
-        python: the stack's Python, where it is known.
-    """
+    """The platform of installed packages: a pool's system and processor, a stack's Python."""
 
     os: Os
     cpu: Cpu
-    python: Version | None
+    python: Version | None  # the stack's Python, where it is known
 
     @lazy_property
     def key(self) -> tuple[str, str, str]:
@@ -154,19 +145,17 @@ class PlatformRequirements:
         key = (shared, extra)
         found = self._on.get(key)
         if found is None:
-            asked = (self._asked(text, extra) for name, text in self._texts if name in shared)
+            environment = {**self._platform.environment, "extra": extra}
+            for name, text in self._texts:
+                if name in shared and (text, extra) not in self._read:
+                    read = _read_requirement(text, environment, self._platform.python)
+                    self._read[text, extra] = read
+            asked = (self._read[text, extra] for name, text in self._texts if name in shared)
             found = tuple(one for one in asked if one)
             if len(self._on) >= _MAX_CACHED:
                 self._on.clear()
             self._on[key] = found
         return found
-
-    def _asked(self, text: str, extra: str) -> PlatformRequirement | None:
-        key = (text, extra)
-        if key not in self._read:
-            environment = {**self._platform.environment, "extra": extra}
-            self._read[key] = _read_requirement(text, environment, self._platform.python)
-        return self._read[key]
 
 
 def requirements_of_framework(
@@ -265,9 +254,3 @@ def _satisfies(spec: str, have: str) -> bool:
         return SpecifierSet(spec).contains(Pep440(have), prereleases=True)
     except InvalidVersion:
         return True
-
-
-def _pinned_version(spec: str) -> str | None:
-    if spec.startswith("==") and "," not in spec and not spec.endswith(".*"):
-        return spec.removeprefix("==").lstrip("=")
-    return None

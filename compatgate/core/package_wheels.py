@@ -133,7 +133,8 @@ def find_record(
     fitting = [
         record
         for record in known
-        if _has_version(record, version) and is_for_platform(record.wheel, platform)
+        if record.version.partition("+")[2] == version.local
+        and is_for_platform(record.wheel, platform)
     ]
     if not fitting:
         return None
@@ -179,11 +180,6 @@ def _with_abi_of_torch(
     return structs.replace(record, libraries=libraries)
 
 
-def _has_version(record: Record, version: Version) -> bool:
-    public, _, local = record.version.partition("+")
-    return public == version.public and local == version.local
-
-
 _PLATFORM_SUFFIXES = {
     ("linux", "x86_64"): ("_x86_64", "-any"),
     ("linux", "aarch64"): ("_aarch64", "-any"),
@@ -219,7 +215,6 @@ def is_build_of_index(record: Record, version: Version, facts: Facts, os: Os, cp
 
 
 def _pinned_torch(record: Record) -> str | None:
-    """Return the torch that a wheel's metadata pins."""
     from packaging.requirements import Requirement
 
     for text in record.requires:
@@ -232,11 +227,7 @@ def _pinned_torch(record: Record) -> str | None:
 
 
 def scripted_record(
-    records: Sequence[Record],
-    statements: Sequence[Statement],
-    version: Version,
-    os: Os,
-    cpu: Cpu,
+    records: Sequence[Record], statements: Sequence[Statement], version: Version, os: Os, cpu: Cpu
 ) -> Record | None:
     """Make the record of a labelled wheel from its project's build script; None if none says it.
 
@@ -258,7 +249,13 @@ def scripted_record(
     of_release = [one for one in records if one.version == version.public and one.built_for_torch]
     if not code or not of_release:
         return None
-    like = max(of_release, key=lambda one: sum(map(_has_torch_code, one.libraries)))
+    like = max(  # the one with the most libraries that have code for GPUs and link against torch
+        of_release,
+        key=lambda one: sum(
+            library.carries_code and any("torch" in name for name in library.needs)
+            for library in one.libraries
+        ),
+    )
     has_ptx = any(one.kind == "ptx" for one in code)
     linked = (name for one in like.libraries for name in one.needs)
     runtime = system == "linux" and any(map(_LINUX_CUDA_RUNTIME.fullmatch, linked))
@@ -284,18 +281,12 @@ def scripted_record(
     )
 
 
-def _has_torch_code(library: Library) -> bool:
-    """Tell whether a library has code for GPUs and links against torch."""
-    return library.carries_code and any("torch" in name for name in library.needs)
-
-
 _RELEASE_LABEL = re.compile(
     r"cu(?P<cuda>\d{2,3})torch(?P<torch>\d+\.\d+)cxx11abi(?P<abi>true|false)", re.IGNORECASE
 )
 
 
-UNLABELLED = "none"
-"""Stands for the wheel without a label in statements."""
+UNLABELLED = "none"  # stands for the wheel without a label in statements
 
 
 _POST_LABEL = re.compile(r"\.(post\d{2,3})$")

@@ -14,8 +14,7 @@ from msgspec import Struct
 from compatgate.core.facts.nvidia import CudaArch, Pair
 from compatgate.core.facts.packages import Variant
 from compatgate.core.facts.records import Library, Record, Statement, TorchAbi
-from compatgate.core.gpu_code import Arch, parse_arch
-from compatgate.core.gpu_runs import RunMode, find_run_mode
+from compatgate.core.gpu_code import Arch, RunMode, find_run_mode, parse_arch
 from compatgate.core.package_requirements import Platform, PlatformRequirements, Requirement
 from compatgate.core.package_wheels import cublas_major, runtime_major, torch_of_label
 from compatgate.core.performance import lazy_property
@@ -33,42 +32,30 @@ support other GPUs than the package (torch 2.10 has MAGMA for 5.0 and nothing el
 
 
 class GpuPackage(Struct, frozen=True, dict=True):
-    """A package of a stack.
-
-    Attributes:
-        record: record of its wheel, None where no record fits.
-        assumed: why this wheel's record is used; empty where the wheel's digest or file name
-            identifies it.
-        toolkits: CUDA toolkits that it is a library of, ascending; empty for other packages.
-        stated: GPU code that the asker states for it.
-        installed: the record describes its installed files, not a wheel.
-        statements: statements of sources and documentation about this release.
-        file: name of its wheel, where it is known.
-        gpus: vendor of the GPUs that it is for, where known and not NVIDIA, ``AMD``.
-        on_request: the record is not in the catalog: the wheel was measured on request.
-        fetched: the record is that of the wheel that the package's installer fetches beside the
-            stack's torch.
-        variant: libraries that it chooses by the GPU.
-        near: what this release is assumed to be like, where it has no record: the measured releases
-            before and after, or for a candidate or nightly build the releases that it leads to.
-        of_torchs_label: the wheel is assumed to be that of torch's index, not of the package index.
-    """
+    """A package of a stack."""
 
     name: str
     version: Version
     platform: Platform
-    record: Record | None = None
+    record: Record | None = None  # record of its wheel, None where no record fits
+    # why this wheel's record is used; empty where the wheel's digest or file name identifies it
     assumed: str = ""
+    # CUDA toolkits that it is a library of, ascending; empty for other packages
     toolkits: tuple[Pair, ...] = ()
-    stated: tuple[Arch, ...] = ()
-    installed: bool = False
+    stated: tuple[Arch, ...] = ()  # GPU code that the asker states for it
+    installed: bool = False  # the record describes its installed files, not a wheel
+    # statements of sources and documentation about this release
     statements: tuple[Statement, ...] = ()
-    file: str = ""
-    gpus: str = ""
-    on_request: bool = False
+    file: str = ""  # name of its wheel, where it is known
+    gpus: str = ""  # vendor of the GPUs that it is for, where known and not NVIDIA, ``AMD``
+    on_request: bool = False  # the record is not in the catalog: the wheel was measured on request
+    # the record is that of the wheel that the package's installer fetches beside the stack's torch
     fetched: bool = False
-    variant: Variant | None = None
+    variant: Variant | None = None  # libraries that it chooses by the GPU
+    # what this release is assumed to be like, where it has no record: the measured releases before
+    # and after, or for a candidate or nightly build the releases that it leads to
     near: tuple[GpuPackage, ...] = ()
+    # the wheel is assumed to be that of torch's index, not of the package index
     of_torchs_label: bool = False
 
     @lazy_property
@@ -345,7 +332,6 @@ def _group_run_modes(library: Library, device: Pair, facts: CudaArch) -> UnitGro
 
 
 def _count_units(groups: UnitGroups) -> tuple[int, int, float]:
-    """Count the units that run as SASS, those that run from PTX, and the limit of stray units."""
     counts: dict[RunMode | None, int] = {"sass": 0, "ptx": 0, None: 0}
     for how, units in groups:
         counts[how] += units
@@ -430,15 +416,11 @@ def is_pinned_with(
     the extra.
     """
     for by in packages:
-        for extra in _extras(by) if by.name != package.name else ():
+        if by.name == package.name:
+            continue
+        requires = by.record.requires if by.record else ()
+        for extra in {"", *(extra for text in requires for extra in _EXTRA.findall(text))}:
             asked = requirements_of(by, stack, extra)
             if {package.name, other} <= {one.name for one in asked if one.pinned and one.holds}:
                 return True
     return False
-
-
-def _extras(package: GpuPackage) -> tuple[str, ...]:
-    """Return the extras that a package's requirements name, after the empty extra."""
-    requires = package.record.requires if package.record else ()
-    named = (extra for text in requires for extra in _EXTRA.findall(text))
-    return tuple(dict.fromkeys(("", *named)))

@@ -29,8 +29,7 @@ Part = Literal[
 Parts = frozenset[Part]
 DRIVER: Parts = frozenset(("driver",))
 FORWARD: Parts = frozenset(("cuda-compat", "driver"))
-CUDA: Parts = frozenset(("cuda", "builds"))
-"""The stack's CUDA is stated, or a framework brings it."""
+CUDA: Parts = frozenset(("cuda", "builds"))  # the stack's CUDA is stated, or a framework brings it
 CODE: Parts = CUDA | {"arch"}
 BUILD: Parts = frozenset(("cuda", "compilers"))
 """The parts of a build from source: the toolkit, compilers, C library and C++ standard."""
@@ -38,10 +37,8 @@ NEEDS: Parts = frozenset(("needs",))
 CUDNN: Parts = CUDA | {"cudnn"}
 NCCL: Parts = CUDA | {"nccl"}
 STACK_VERSIONS: Parts = CUDA | {"cudnn", "nccl", "python"}
-RECORDS: Parts = CUDA | {"packages", "python"}
-"""The parts that decide which wheel a package is."""
-PACKAGES: Parts = STACK_VERSIONS | {"packages"}
-"""Packages require other packages and components."""
+RECORDS: Parts = CUDA | {"packages", "python"}  # the parts that decide which wheel a package is
+PACKAGES: Parts = STACK_VERSIONS | {"packages"}  # packages require other packages and components
 VERSIONS: Parts = PACKAGES | DRIVER
 NOTHING: Parts = frozenset()
 NODE: Parts = frozenset(("node",))
@@ -71,14 +68,6 @@ _NO_PACKAGES = frozenset(("gpu", "os", "cpu", *SPECIAL_KEYS))
 _ONE_PACKAGE: Parts = frozenset(("packages",))
 
 
-def _parts_of_component(name: str, frameworks: Container[str]) -> Parts:
-    if name in COMPONENTS:
-        return CUDA
-    if name in frameworks:
-        return EVERYTHING
-    return _ONE_PACKAGE if name not in _NO_PACKAGES and is_package_name(name) else EVERYTHING
-
-
 def parts_of(keys: Iterable[str], frameworks: Container[str] = ()) -> Parts:
     """Return the parts that a change of these keys of ``set`` may change.
 
@@ -89,7 +78,14 @@ def parts_of(keys: Iterable[str], frameworks: Container[str] = ()) -> Parts:
     found: Parts = NOTHING
     for key in keys:
         name = canonical_key(key)
-        found |= _PARTS_OF_KEYS.get(name) or _parts_of_component(name, frameworks)
+        if parts := _PARTS_OF_KEYS.get(name):
+            found |= parts
+        elif name in COMPONENTS:
+            found |= CUDA
+        elif name in frameworks or name in _NO_PACKAGES or not is_package_name(name):
+            found |= EVERYTHING
+        else:
+            found |= _ONE_PACKAGE
     return found
 
 

@@ -101,8 +101,7 @@ def pause_garbage_collection() -> Iterator[None]:
 
 
 MIB = 1024 * 1024
-_ENTRY_BYTES = 200
-"""Bytes that an entry takes besides its key and its value."""
+_ENTRY_BYTES = 200  # bytes that an entry takes besides its key and its value
 
 
 class BoundedCache(Generic[K, V]):
@@ -171,12 +170,9 @@ class BoundedCache(Generic[K, V]):
         return len(self._entries)
 
 
-MAX_COMPARISONS = 5000
-"""Comparisons of names that one request pays for: some 50 ms."""
-_MAX_LENGTH = 64
-"""Characters of a name that is compared; a longer one is no slip of the hand."""
-_MAX_NAMES = 5000
-"""Names that are compared with one."""
+MAX_COMPARISONS = 5000  # comparisons of names that one request pays for: some 50 ms
+_MAX_LENGTH = 64  # characters of a name that is compared; a longer one is no slip of the hand
+_MAX_NAMES = 5000  # names that are compared with one
 _left: ContextVar[int | None] = ContextVar("comparisons_left", default=None)
 """Comparisons that the request of this thread may still make; None: there is no limit."""
 

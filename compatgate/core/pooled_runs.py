@@ -8,7 +8,7 @@ person discards the run with a reason.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from msgspec import Struct
@@ -19,40 +19,28 @@ from compatgate.core.stack import Stack
 from compatgate.core.versions import Version
 
 State = Literal["passed", "failed", "stale"]
-TOO_OLD = "is older than the policy allows"
-"""The reason why a pool with old runs is stale."""
+TOO_OLD = "is older than the policy allows"  # the reason why a pool with old runs is stale
 
 
 class Coverage(Struct, frozen=True):
-    """The runs that are about a stack.
+    """The runs that are about a stack."""
 
-    Attributes:
-        runs: judged runs, in any order.
-        by: what they share with the stack.
-        others: where no run covers the stack by what the policy asks for, those with its versions
-            that are bound to something else.
-    """
-
-    runs: tuple[Evidence, ...]
-    by: Bind
+    runs: tuple[Evidence, ...]  # judged runs, in any order
+    by: Bind  # what they share with the stack
+    # where no run covers the stack by what the policy asks for, those with its versions that are
+    # bound to something else
     others: tuple[Evidence, ...] = ()
 
 
 class RunPool(Struct, frozen=True):
-    """The pooled answer of judged runs.
+    """The pooled answer of judged runs."""
 
-    Attributes:
-        state: ``stale``: the runs passed, but too long ago, on another driver, or with another
-            definition of the suite.
-        runs: that are pooled, the newest first; at least one.
-        why: why it is stale, in words.
-        until: when the answer may differ, in seconds since the epoch.
-    """
-
+    # ``stale``: the runs passed, but too long ago, on another driver, or with another definition of
+    # the suite
     state: State
-    runs: tuple[Evidence, ...]
-    why: str = ""
-    until: float | None = None
+    runs: tuple[Evidence, ...]  # that are pooled, the newest first; at least one
+    why: str = ""  # why it is stale, in words
+    until: float | None = None  # when the answer may differ, in seconds since the epoch
 
     @property
     def newest(self) -> Evidence:
@@ -80,10 +68,21 @@ def find_coverage(runs: Iterable[Evidence], stack: Stack, bind: Bind) -> Coverag
     """
     judged = [run for run in runs if run.outcome != "inconclusive"]
     digest = find_digest(stack.image) if bind == "image" else None
-    if bind == "image" or (bind == "content" and stack.content is not None):
-        own = tuple(run for run in judged if _is_of(run, bind, digest, stack))
-        if own:
-            return Coverage((*own, *_find_unread_failures(judged, own, stack)), bind)
+    if bind == "image":
+        own = [r for r in judged if digest is not None and r.bound and r.bound.is_of_image(digest)]
+    elif bind == "content" and stack.content is not None:
+        own = [run for run in judged if run.content == stack.content]
+    else:
+        own = []
+    if own := [run for run in own if not run.contradicts(stack)]:
+        images = {find_digest(stack.image), *(run.bound.image for run in own if run.bound)} - {None}
+        unread = (
+            run
+            for run in judged
+            if run.outcome == "failed" and run.content is None and run not in own
+            if run.bound is not None and run.bound.image in images
+        )
+        return Coverage((*own, *unread), bind)
     alike = tuple(run for run in judged if run.is_about(stack))
     if bind == "image":
         return Coverage((), bind, alike)
@@ -91,26 +90,6 @@ def find_coverage(runs: Iterable[Evidence], stack: Stack, bind: Bind) -> Coverag
         return Coverage(alike, "versions")
     known = tuple(run for run in alike if run.content is not None)
     return Coverage(tuple(run for run in alike if run.content is None), "versions", known)
-
-
-def _is_of(run: Evidence, bind: Bind, digest: str | None, stack: Stack) -> bool:
-    """Return whether a run tested the stack's image or content, and no other versions."""
-    if bind == "image":
-        same = digest is not None and run.bound is not None and run.bound.is_of_image(digest)
-    else:
-        same = run.content == stack.content
-    return same and not run.contradicts(stack)
-
-
-def _find_unread_failures(
-    judged: Iterable[Evidence], own: Iterable[Evidence], stack: Stack
-) -> Iterator[Evidence]:
-    """Yield failed runs whose content is unknown, of the image asked about or of an own run."""
-    images = {find_digest(stack.image), *(run.bound.image for run in own if run.bound)} - {None}
-    for run in judged:
-        unread = run.outcome == "failed" and run.bound is not None and run.content is None
-        if unread and run not in own and run.bound and run.bound.image in images:
-            yield run
 
 
 def pool_runs(

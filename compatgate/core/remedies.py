@@ -7,7 +7,7 @@ each was evaluated as a whole, as ``check`` would evaluate it.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -25,8 +25,7 @@ from compatgate.errors import BadInput
 
 MAX_REMEDIES = 4
 _MAX_TRIALS = 24
-_MAX_PARTS = 8
-"""Parts that one remedy changes; what changes more is another stack."""
+_MAX_PARTS = 8  # parts that one remedy changes; what changes more is another stack
 
 Judge = Callable[..., Verdict]
 """Evaluates a change of the question; ``with_fixes`` computes the fixes of what stays open."""
@@ -80,12 +79,17 @@ def find_remedies(judge: Judge, most: int = MAX_REMEDIES) -> list[Remedy]:
             verdict = judge(changes)
             if verdict.allowed and verdict.verdict not in REFUSING:
                 warnings = sum(one.outcome == "warn" for one in verdict.findings)
-                found += [Remedy(changes, _describe(changes), warnings)] if changes else []
+                if changes:
+                    arch = {"arch": codes.split("+")} if (codes := changes.get("arch")) else {}
+                    message = describe_change({**changes, **arch})
+                    found.append(Remedy(changes, message, warnings))
                 continue
             verdict = judge(changes, with_fixes=True)
         except BadInput:  # fixes that exclude each other
             continue
-        for more in _list_fixes(verdict):
+        refusing = (one for one in verdict.findings if one.outcome in REFUSING)
+        for fix in (fix for finding in refusing for fix in finding.fixes):
+            more = {n: None if v is None else fix_value(v) for n, v in fix.set.items()}
             joined = {**changes, **more}
             key = frozenset(joined.items())
             if key not in tried and len(joined) <= _MAX_PARTS:
@@ -93,15 +97,3 @@ def find_remedies(judge: Judge, most: int = MAX_REMEDIES) -> list[Remedy]:
                 of_pools = not joined.keys().isdisjoint(POOL_CHANGES)
                 heapq.heappush(waiting, (len(joined), of_pools, len(tried), joined))
     return found
-
-
-def _list_fixes(verdict: Verdict) -> Iterator[dict[str, str | None]]:
-    for finding in verdict.findings:
-        if finding.outcome in REFUSING:
-            for fix in finding.fixes:
-                yield {n: None if v is None else fix_value(v) for n, v in fix.set.items()}
-
-
-def _describe(changes: Mapping[str, str | None]) -> str:
-    codes = changes.get("arch")
-    return describe_change({**changes, "arch": codes.split("+")} if codes else dict(changes))

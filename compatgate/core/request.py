@@ -51,26 +51,17 @@ FailurePolicy = Literal["warn", "revoke"]
 
 
 class Pool(Struct, frozen=True):
-    """Nodes of one GPU SKU with one driver.
-
-    Attributes:
-        gpu: resolved SKU; None only where a question leaves it open (the verdict says so).
-        driver: None only where a question leaves it open.
-        os: ``wsl`` has the driver numbers of Windows.
-        platform: kind of machine, like ``aws/p6e-gb200``; None: not stated.
-        sharing: how containers share a GPU; None: not stated.
-        node: parts and settings of the nodes, by name of `NODE_COMPONENTS`.
-    """
+    """Nodes of one GPU SKU with one driver."""
 
     name: str
-    gpu: Gpu | None
-    driver: Version | None
-    os: Os = "linux"
+    gpu: Gpu | None  # resolved SKU; None only where a question leaves it open (the verdict says so)
+    driver: Version | None  # None only where a question leaves it open
+    os: Os = "linux"  # ``wsl`` has the driver numbers of Windows
     cpu: Cpu = "x86_64"
     count: int = 1
-    platform: str | None = None
-    sharing: Sharing | None = None
-    node: dict[str, str] = {}
+    platform: str | None = None  # kind of machine, like ``aws/p6e-gb200``; None: not stated
+    sharing: Sharing | None = None  # how containers share a GPU; None: not stated
+    node: dict[str, str] = {}  # parts and settings of the nodes, by name of `NODE_COMPONENTS`
 
     @property
     def driver_os(self) -> DriverOs:
@@ -84,30 +75,22 @@ class Pool(Struct, frozen=True):
 
 
 class CanaryPolicy(Struct, frozen=True):
-    """The evidence that a target requires.
-
-    Attributes:
-        max_age_s: seconds for which a passed run counts.
-        suites: suites that must have passed.
-        accept_development: runs outside containers count as well.
-        soak: further suites that must have passed before an entry is blessed.
-        promote: who blesses a candidate whose suites have passed: a person, or the gate.
-        on_failure: effect of a failing re-run on a blessed entry, in addition to the warning.
-        assurance: minimum assurance of a passed run.
-        imported: suite to the sources, ``FORMAT@SOURCE``, whose imported results count for it.
-        bind: what evidence must share with an image: its versions, its GPU content where that of
-            both is known, or its digest.
-    """
+    """The evidence that a target requires."""
 
     require: bool = False
-    max_age_s: int = 30 * 86400
-    suites: tuple[str, ...] = ("smoke",)
-    accept_development: bool = False
-    soak: tuple[str, ...] = ()
+    max_age_s: int = 30 * 86400  # seconds for which a passed run counts
+    suites: tuple[str, ...] = ("smoke",)  # suites that must have passed
+    accept_development: bool = False  # runs outside containers count as well
+    soak: tuple[str, ...] = ()  # further suites that must have passed before an entry is blessed
+    # who blesses a candidate whose suites have passed: a person, or the gate
     promote: PromotionMode = "approval"
+    # effect of a failing re-run on a blessed entry, in addition to the warning
     on_failure: FailurePolicy = "warn"
-    assurance: Assurance = "self-reported"
+    assurance: Assurance = "self-reported"  # minimum assurance of a passed run
+    # suite to the sources, ``FORMAT@SOURCE``, whose imported results count for it
     imported: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    # what evidence must share with an image: its versions, its GPU content where that of both is
+    # known, or its digest
     bind: Bind = "content"
 
     def evidence_suites(self, suite: str) -> tuple[str, ...]:
@@ -116,37 +99,31 @@ class CanaryPolicy(Struct, frozen=True):
 
 
 class Policy(Struct, frozen=True):
-    """The requirements of a target, and the effect of a verdict.
+    """The requirements of a target, and the effect of a verdict."""
 
-    Attributes:
-        mode: ``enforce`` denies what fails; ``warn`` and ``audit`` allow it and report it.
-        on_unknown: effect of an unknown verdict; ``fail`` stops (exit status 3).
-        packages: outcome of a package without a record: unknown, or under ``audit`` a warning.
-        missing_facts: outcome where the facts lack what decides about a stated value: unknown, or
-            under ``audit`` a warning.
-        entries: ``lenient`` lets an entry bless a stack with GPU packages that it does not name;
-            ``strict`` does not.
-    """
-
+    # ``enforce`` denies what fails; ``warn`` and ``audit`` allow it and report it
     mode: Mode = "enforce"
     require_entry: bool = False
     canary: CanaryPolicy = field(default_factory=CanaryPolicy)
+    # effect of an unknown verdict; ``fail`` stops (exit status 3)
     on_unknown: UnknownPolicy = "fail"
+    # outcome of a package without a record: unknown, or under ``audit`` a warning
     packages: PackagesMode = "enforce"
+    # outcome where the facts lack what decides about a stated value: unknown, or under ``audit`` a
+    # warning
     missing_facts: MissingFactsMode = "enforce"
+    # ``lenient`` lets an entry bless a stack with GPU packages that it does not name; ``strict``
+    # does not
     entries: EntriesMode = "lenient"
 
 
 class Target(Struct, frozen=True):
-    """A target as the rules see it; its pools are resolved.
-
-    Attributes:
-        left_out: names of its other pools, where a question is about some pools only.
-    """
+    """A target as the rules see it; its pools are resolved."""
 
     name: str
     pools: tuple[Pool, ...]
     policy: Policy = field(default_factory=Policy)
+    # names of its other pools, where a question is about some pools only
     left_out: tuple[str, ...] = ()
 
 
@@ -207,17 +184,13 @@ POOL_CHANGES = (*NEEDED_OF_POOL, "platform", "sharing", *NODE_COMPONENTS)
 
 
 class Request(Struct, frozen=True):
-    """One question: a stack, and the target or the pool that it shall run on.
-
-    Attributes:
-        pools: names of the target's pools in question; empty: all.
-    """
+    """One question: a stack, and the target or the pool that it shall run on."""
 
     stack: Stack
     target: str | None = None
     pool: Pool | None = None
     changes: dict[str, Any] = {}
-    pools: tuple[str, ...] = ()
+    pools: tuple[str, ...] = ()  # names of the target's pools in question; empty: all
 
 
 def parse_request(body: Any, gpus: Gpus) -> Request:
@@ -259,7 +232,6 @@ def parse_request(body: Any, gpus: Gpus) -> Request:
 
 
 def _check_words(body: Mapping[str, Any], name: str, example: str) -> None:
-    """Check what runs in the image, or what is mounted over it."""
     stated = body.get(name)
     words = [] if stated is None else stated
     if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
@@ -342,7 +314,12 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
             raise BadInput("must be text", field=f"{path}.{key}", value=value)
         check_length(value, MAX_NAME_LENGTH, f"{path}.{key}")
         if key == "driver":
-            fields[key] = _prefix_field(path, lambda v=value: _read_driver(v))
+            version = _prefix_field(path, lambda v=value: parse_version("driver", v))
+            if version.major < _OLDEST_DRIVER:
+                hint = "nvidia-smi prints the driver version, like 550.54.15; CUDA belongs to the "
+                problem = f"{value} is older than every driver with CUDA: a CUDA version?"
+                raise BadInput(problem, field=f"{path}.driver", value=value, hint=f"{hint}stack")
+            fields[key] = version
         elif key == "gpu":
             fields[key] = _prefix_field(path, lambda v=value: resolve_gpu(v, gpus))
         elif key == "cpu":
@@ -357,16 +334,6 @@ def change_pool(pool: Pool, changes: Mapping[str, Any], gpus: Gpus, *, path: str
         brought = pool.gpu is not None and pool.gpu.cpu == pool.cpu
         fields["cpu"] = fields["gpu"].cpu or (Pool("pool", None, None).cpu if brought else pool.cpu)
     return replace(pool, **fields, **_change_node(pool, changes, path))
-
-
-def _read_driver(text: str) -> Version:
-    """Read a driver; ask back where the version can only be that of a CUDA."""
-    version = parse_version("driver", text)
-    if version.major < _OLDEST_DRIVER:
-        hint = "nvidia-smi prints the driver version, like 550.54.15; CUDA belongs to the stack"
-        problem = f"{text} is older than every driver with CUDA: a CUDA version?"
-        raise BadInput(problem, field="driver", value=text, hint=hint)
-    return version
 
 
 def _change_node(pool: Pool, changes: Mapping[str, Any], path: str) -> dict[str, Any]:
@@ -432,9 +399,8 @@ def _require_mapping(
 def _read_choice(value: str, kind: Any, field: str) -> str:
     choices = get_args(kind)
     if value.lower() not in choices:
-        raise BadInput(
-            f"{value!r} is not known", field=field, value=value, hint=f"one of {', '.join(choices)}"
-        )
+        hint = f"one of {', '.join(choices)}"
+        raise BadInput(f"{value!r} is not known", field=field, value=value, hint=hint)
     return value.lower()
 
 

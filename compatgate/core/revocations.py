@@ -30,14 +30,11 @@ def _spell(label: str) -> str:
 
 
 class Revocation(Struct, frozen=True):
-    """A revoked entry that a stack matches, or may match.
-
-    Attributes:
-        doubts: names of components that would settle it, each with what is known of it; empty: the
-            stack matches.
-    """
+    """A revoked entry that a stack matches, or may match."""
 
     entry: Entry
+    # names of components that would settle it, each with what is known of it; empty: the stack
+    # matches
     doubts: dict[str, str] = {}
 
 

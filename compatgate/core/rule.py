@@ -34,9 +34,9 @@ OUTCOME_RANK: dict[str, int] = {
     "unknown": 2,
     "fail": 3,
 }
+"""Rank of each outcome; the verdict is the worst of its findings."""
 REFUSING = ("fail", "unknown")
 """Outcomes and verdicts that refuse a stack, where a policy is enforced."""
-"""Rank of each outcome; the verdict is the worst of its findings."""
 
 
 class Fix(Struct, frozen=True, gc=False):
@@ -96,41 +96,30 @@ class Checked(Struct, frozen=True, gc=False):
 
 
 class Verdict(Struct, frozen=True, gc=False, kw_only=True):
-    """The answer to "may this stack run on that target?".
+    """The answer to "may this stack run on that target?"."""
 
-    Attributes:
-        id: digest of the answer and its basis; the same question on the same facts, matrix and
-            evidence has the same id.
-        verdict: the worst outcome of the findings.
-        allowed: the policy's decision on the verdict.
-        stack: the evaluated stack, in JSON form.
-        pools: the evaluated pools, in JSON form.
-        basis: origin of the stack: the gate read the ``image`` and nothing else; the asker
-            ``stated`` it, or a part of it; or ``set`` changed stack or pools (``what-if``).
-        facts: digest of the catalog.
-        overlays: the operator's fact files that were used.
-        evidence: ids of the runs that the answer rests on.
-        entries: the matrix entry that matched best, by pool.
-        valid_until: earliest ISO time from which the answer may differ; None: no time is known.
-    """
-
+    # digest of the answer and its basis; the same question on the same facts, matrix and evidence
+    # has the same id
     id: str
-    verdict: Outcome
-    allowed: bool
+    verdict: Outcome  # the worst outcome of the findings
+    allowed: bool  # the policy's decision on the verdict
     mode: str
     target: str | None
     findings: tuple[Finding, ...]
     checked: Checked
-    stack: dict[str, Any]
+    stack: dict[str, Any]  # the evaluated stack, in JSON form
     image: str | None = None
+    # origin of the stack: the gate read the ``image`` and nothing else; the asker ``stated`` it, or
+    # a part of it; or ``set`` changed stack or pools (``what-if``)
     basis: Basis = "stated"
-    pools: tuple[dict[str, Any], ...]
+    pools: tuple[dict[str, Any], ...]  # the evaluated pools, in JSON form
     matrix_revision: int
-    entries: dict[str, str] = {}
-    facts: str
-    overlays: tuple[str, ...] = ()
-    evidence: tuple[str, ...] = ()
+    entries: dict[str, str] = {}  # the matrix entry that matched best, by pool
+    facts: str  # digest of the catalog
+    overlays: tuple[str, ...] = ()  # the operator's fact files that were used
+    evidence: tuple[str, ...] = ()  # ids of the runs that the answer rests on
     decided_at: str = ""
+    # earliest ISO time from which the answer may differ; None: no time is known
     valid_until: str | None = None
 
     @property
@@ -190,8 +179,7 @@ class Problem(Struct, frozen=True):
 
 Cause = Literal["facts", "matrix", "evidence"]
 RuleAnswer = Sequence[Problem] | Literal["pass", "not-applicable"]
-Answer = RuleAnswer | Problem
-"""What the function of a rule returns; one problem needs no sequence."""
+Answer = RuleAnswer | Problem  # what the function of a rule returns; one problem needs no sequence
 PASS: Final = "pass"  # noqa: S105
 NOT_APPLICABLE: Final = "not-applicable"
 
@@ -204,28 +192,22 @@ def list_problems(answer: Answer) -> Sequence[Problem]:
 
 
 class Rule(Struct, frozen=True):
-    """A rule of the gate.
+    """A rule of the gate."""
 
-    Attributes:
-        id: ``CG101``; never changes its meaning.
-        name: ``driver-too-old``.
-        check: the rule itself; ``compatgate explain`` prints its docstring.
-        cause: basis of the rule: the vendors' facts alone, the matrix, or canary evidence.
-        reads: the parts of the question that it reads; a fix that changes other parts does not ask
-            it again. A rule that reads parts of `OPTIONAL` applies only if the question has one.
-        states_outcome: its facts themselves say whether they deny (the list of known issues);
-            other rules never deny by a derived fact.
-        pool_only: it reads the pool alone: its driver's branch, its GPU.
-        not_waivable: why no waiver covers it (``records waivers``); empty where a waiver may.
-    """
-
-    id: str
-    name: str
+    id: str  # ``CG101``; never changes its meaning
+    name: str  # ``driver-too-old``
+    # the rule itself; ``compatgate explain`` prints its docstring
     check: Callable[[RuleContext], Answer]
+    # basis of the rule: the vendors' facts alone, the matrix, or canary evidence
     cause: Cause = "facts"
+    # the parts of the question that it reads; a fix that changes other parts does not ask it again.
+    # A rule that reads parts of `OPTIONAL` applies only if the question has one.
     reads: Parts = EVERYTHING
+    # its facts themselves say whether they deny (the list of known issues); other rules never deny
+    # by a derived fact
     states_outcome: bool = False
-    pool_only: bool = False
+    pool_only: bool = False  # it reads the pool alone: its driver's branch, its GPU
+    # why no waiver covers it (``records waivers``); empty where a waiver may
     not_waivable: str = ""
 
     def finding(
@@ -270,36 +252,25 @@ class Rule(Struct, frozen=True):
         if problem.reason == "missing-fact" and context.policy.missing_facts == "audit":
             message = f"{problem.message} (a warning until the target says missingFacts: enforce)"
             return replace(problem, outcome="warn", message=message)
-        softens = not self.states_outcome and (
-            _denies_by_derived_fact(problem) or self._denies_by_inferred_cuda(problem, context)
-        )
-        return _soften(problem) if softens else problem
-
-    def _denies_by_inferred_cuda(self, problem: Problem, context: RuleContext) -> bool:
-        """Tell whether a problem compares a CUDA that releases near an unknown one lead to."""
-        compares = problem.component in ("driver", "cuda") and not self.pool_only
-        if problem.outcome != "fail" or not compares or not context.infers_cuda:
-            return False
-        return self.id != "CG101" or not context.names_cuda_major
+        if problem.outcome != "fail" or self.states_outcome:
+            return problem
+        derived = problem.source is not None and problem.source.confidence == "derived"
+        compares_cuda = problem.component in ("driver", "cuda") and not self.pool_only
+        if not derived and not (
+            compares_cuda
+            and context.infers_cuda  # from releases near one without facts
+            and (self.id != "CG101" or not context.names_cuda_major)
+        ):
+            return problem
+        message = f"{problem.message} (derived from other sources, so it does not deny)"
+        return replace(problem, outcome="unknown", message=message)
 
     @property
     def documentation(self) -> str:
         """Return the docstring, dedented."""
-        from textwrap import dedent
+        from inspect import cleandoc
 
-        first, _, rest = (self.check.__doc__ or "").partition("\n")
-        return f"{first.strip()}\n{dedent(rest)}".strip()
-
-
-def _denies_by_derived_fact(problem: Problem) -> bool:
-    """Tell whether a problem denies by a fact that nobody published or measured."""
-    source = problem.source
-    return problem.outcome == "fail" and source is not None and source.confidence == "derived"
-
-
-def _soften(problem: Problem) -> Problem:
-    message = f"{problem.message} (derived from other sources, so it does not deny)"
-    return replace(problem, outcome="unknown", message=message)
+        return cleandoc(self.check.__doc__ or "")
 
 
 def rule(

@@ -14,8 +14,7 @@ from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
 from compatgate.core.facts.frameworks import KnownIssue, KnownIssues, Made
 from compatgate.core.facts.nvidia import Branch, CudnnRelease, Pair, Source, Toolkit
-from compatgate.core.gpu_code import Arch
-from compatgate.core.gpu_runs import Carrier, RunMode, carriers_of, find_run_mode
+from compatgate.core.gpu_code import Arch, RunMode, find_run_mode
 from compatgate.core.matrix import Entry, Evidence, Matrix
 from compatgate.core.needs import Needs
 from compatgate.core.parts import (
@@ -49,7 +48,6 @@ from compatgate.core.stack_facts import (
     find_floor,
     find_framework,
     find_toolkit,
-    is_published,
     reported_cuda,
 )
 from compatgate.core.versions import Version, format_parts
@@ -95,34 +93,30 @@ _NO_PINS: Mapping[str, Version] = {}
 
 @lru_cache(maxsize=256)
 def _unchanged_names(changed: Parts) -> tuple[str, ...]:
-    """Return the names of the values that do not depend on the changed parts."""
     return tuple(name for name, reads in DERIVED_VALUES.items() if reads.isdisjoint(changed))
 
 
 class SuiteEvidence(NamedTuple):
-    """The evidence of one suite for a stack.
+    """The evidence of one suite for a stack."""
 
-    Attributes:
-        coverage: runs that cover the stack.
-        pool: their pooled answer; None: there are none.
-        uncounted: runs that the policy does not accept, where it accepts none.
-    """
-
-    coverage: Coverage
-    pool: RunPool | None
+    coverage: Coverage  # runs that cover the stack
+    pool: RunPool | None  # their pooled answer; None: there are none
+    # runs that the policy does not accept, where it accepts none
     uncounted: tuple[Evidence, ...] = ()
 
 
+class Carrier(NamedTuple):
+    """A part of a workload with GPU code that runs by itself."""
+
+    code: tuple[Arch, ...]  # all code that it has
+    ptx_cuda: Pair | None  # the toolkit that made its PTX; None where that is not known
+
+
 class CompiledHere(NamedTuple):
-    """Code that a part of the stack compiles when it runs.
+    """Code that a part of the stack compiles when it runs."""
 
-    Attributes:
-        title: name and version of the part.
-        makes: what it gives to the driver.
-    """
-
-    title: str
-    makes: Made
+    title: str  # name and version of the part
+    makes: Made  # what it gives to the driver
     source: Source
 
 
@@ -153,13 +147,14 @@ class RuleContext:
         self.assumed_pins = assumed_pins
         self.pool = pool
         self.driver = pool.driver
-        self.os = pool.driver_os
-        """The system whose driver numbers the pool has."""
+        self.os = pool.driver_os  # the system whose driver numbers the pool has
         self.capability = pool.gpu.capability if pool.gpu else None
         self.target = target
         self.facts = facts
-        if pool.driver is None and self._states_release:
-            self.driver = self._driver_of_release()
+        if pool.driver is None and self._states_release and self.jetson and self.jetson.release:
+            from compatgate.core.jetson import driver_of_release
+
+            self.driver = driver_of_release(self.jetson.release)
         self.matrix = matrix
         self.today = today
         self.now = now
@@ -253,14 +248,6 @@ class RuleContext:
     def _states_release(self) -> bool:
         return "l4t" in self.pool.node or "jetpack" in self.pool.node
 
-    def _driver_of_release(self) -> Version | None:
-        """Return the driver that the L4T release of a pool of Jetsons brings; else None."""
-        if self.jetson is None or self.jetson.release is None:
-            return None
-        from compatgate.core.jetson import driver_of_release
-
-        return driver_of_release(self.jetson.release)
-
     @lazy_property
     def branch(self) -> Branch | None:
         """Return the driver's branch, in the numbers of Linux; None when it is not known."""
@@ -280,7 +267,7 @@ class RuleContext:
         """Return whether `driver_cuda` is published, and not only a lower bound."""
         if self.jetson:
             return self.jetson.cuda is not None
-        return self.driver is not None and is_published(self.driver, self.os, self.facts)
+        return self.branch is not None and self.branch.cuda is not None
 
     @property
     def forward_may_help(self) -> bool:
@@ -415,10 +402,25 @@ class RuleContext:
     def carriers(self) -> list[Carrier]:
         """Return the carriers of GPU code: the stated code, else the frameworks' known builds.
 
-        Records judge parts whose files were measured, library by library.
+        A published build brings the PTX that its own toolkit made, whatever runtime the stack has:
+        a TensorFlow of CUDA 12.5 needs no newer driver for libraries of CUDA 12.9. Stated code is
+        assumed to be made by the stack's CUDA. Records judge parts whose files were measured,
+        library by library.
         """
-        built = [found for found in self.frameworks if found.name not in self.stack.measured]
-        return carriers_of(self.stack, built, self.cuda, self.pool.os, self.pool.cpu)
+        stack, pool, cuda = self.stack, self.pool, self.cuda
+        own = cuda.major_minor if cuda else None
+        if stack.arch is not None:
+            return [Carrier(stack.arch, own)]
+        builds = [
+            found.build
+            for found in self.frameworks
+            if found.build and found.build.sass and found.name not in stack.measured
+        ]
+        carriers = []
+        for build in builds:
+            made_by = (build.ptx_cuda or build.cuda or own) if cuda else None
+            carriers.append(Carrier(build.code_on(pool.os, pool.cpu), made_by))
+        return carriers
 
     @lazy_property
     def code(self) -> tuple[Arch, ...] | None:
@@ -601,7 +603,6 @@ class RuleContext:
 def _find_cudnn_of_minor(
     have: Version, known: Mapping[tuple[int, ...], CudnnRelease]
 ) -> CudnnRelease | None:
-    """Return a cuDNN release like the nearest of its minor, of which nothing denies."""
     minor = sorted(number for number in known if number[:2] == have.major_minor)
     if not minor or have.at(3) > max(known):
         return None
@@ -637,14 +638,11 @@ def _concerns(issue: KnownIssue, stack: Stack, pool: Pool) -> bool:
     if issue.os and not {pool.os, "windows" if pool.os == "windows" else "linux"} & set(issue.os):
         return False
     have = stack.versions
-    if issue.wheels and (stack.arch is not None or _is_own_build(issue, stack)):
-        return False
+    if issue.wheels:
+        versions = [have[name] for name in issue.components if name in have]
+        own_build = any(v.local and v.cuda is None for v in versions)  # like +nv25.02
+        if stack.arch is not None or own_build:
+            return False
     return all(
         parse_constraint(name, issue.components[name]).allows(have[name]) for name in issue.of_stack
     )
-
-
-def _is_own_build(issue: KnownIssue, stack: Stack) -> bool:
-    """Tell whether a component has a label that names no CUDA build (``+nv25.02``)."""
-    versions = [stack.versions[name] for name in issue.components if name in stack.versions]
-    return any(version.local and version.cuda is None for version in versions)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from compatgate.core.rule import REFUSING, Verdict
 from compatgate.core.stack import Stack, parse_stack
@@ -19,31 +19,21 @@ class ChangedPart(Struct, frozen=True):
     before: str | None
     after: str | None
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the form that answers carry."""
-        return {"name": self.name, "before": self.before, "after": self.after}
-
 
 class Solution(Struct, frozen=True):
-    """A stack that passes on every target.
-
-    Attributes:
-        verdicts: the verdict of each target, in the order of the question.
-        changes: parts that differ from the stack to start from.
-        builds: packages that must be built for the stated GPU code.
-    """
+    """A stack that passes on every target."""
 
     stack: dict[str, Any]
-    verdicts: tuple[Verdict, ...]
-    changes: tuple[ChangedPart, ...]
-    builds: tuple[str, ...] = ()
+    verdicts: tuple[Verdict, ...]  # the verdict of each target, in the order of the question
+    changes: tuple[ChangedPart, ...]  # parts that differ from the stack to start from
+    builds: tuple[str, ...] = ()  # packages that must be built for the stated GPU code
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that answers carry."""
         ends = [verdict.valid_until for verdict in self.verdicts if verdict.valid_until]
         return {
             "stack": self.stack,
-            "changes": [change.to_json() for change in self.changes],
+            "changes": [structs.asdict(change) for change in self.changes],
             "build": list(self.builds),
             "valid_until": min(ends, default=None),
             "verdicts": [_verdict_json(verdict) for verdict in self.verdicts],
@@ -81,20 +71,14 @@ def _verdict_json(verdict: Verdict) -> dict[str, Any]:
 
 
 class Solved(Struct, frozen=True):
-    """The answer of the solver.
-
-    Attributes:
-        misses: where there is no solution: the refused stacks with the fewest refusing rules.
-        unknown: wanted parts of which no version is known, in words.
-        evaluated: evaluations that the answer took.
-        complete: the search ended by itself; False: at its limit of work.
-    """
+    """The answer of the solver."""
 
     solutions: tuple[Solution, ...]
+    # where there is no solution: the refused stacks with the fewest refusing rules
     misses: tuple[Miss, ...]
-    unknown: tuple[str, ...]
-    evaluated: int
-    complete: bool
+    unknown: tuple[str, ...]  # wanted parts of which no version is known, in words
+    evaluated: int  # evaluations that the answer took
+    complete: bool  # the search ended by itself; False: at its limit of work
 
     def to_json(self) -> dict[str, Any]:
         """Return the form that answers carry."""
@@ -125,11 +109,10 @@ def _same(one: Version, other: Version) -> bool:
 def list_changes(base: Stack, body: Mapping[str, Any]) -> tuple[ChangedPart, ...]:
     """List the parts in which a body differs from a stack."""
     now, was = parse_stack(body).versions, base.versions
-    names = dict.fromkeys((*was, *now))
-    return tuple(
-        ChangedPart(
-            name, was[name].text if name in was else None, now[name].text if name in now else None
-        )
-        for name in names
-        if name not in was or name not in now or not _same(was[name], now[name])
-    )
+    found = []
+    for name in dict.fromkeys((*was, *now)):
+        before, after = was.get(name), now.get(name)
+        if not (before and after and _same(before, after)):
+            texts = [one.text if one else None for one in (before, after)]
+            found.append(ChangedPart(name, *texts))
+    return tuple(found)

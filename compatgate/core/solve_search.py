@@ -23,16 +23,13 @@ from compatgate.core.rule import OUTCOME_RANK, REFUSING, Verdict
 from compatgate.core.rules import BY_ID
 from compatgate.core.solve_result import Miss, count_changes
 from compatgate.core.solve_templates import Problem, Template, Templates
-from compatgate.core.stack import parse_stack
+from compatgate.core.stack import Stack, parse_stack
 from compatgate.core.versions import format_parts
 
-_MAX_STEPS = 60_000
-"""Choices that are looked at, evaluated or not."""
-_LATER_PASS = 150
-"""Evaluations of a pass after the first."""
+_MAX_STEPS = 60_000  # choices that are looked at, evaluated or not
+_LATER_PASS = 150  # evaluations of a pass after the first
 _MISSES = 3
-_MAX_TRIED = 20
-"""Refused stacks that are evaluated to show `_MISSES`."""
+_MAX_TRIED = 20  # refused stacks that are evaluated to show `_MISSES`
 _PER_RELEASE = 2
 """Stacks of the same wanted versions that an answer shows: they differ in their CUDA."""
 _encode = json.Encoder().encode
@@ -58,7 +55,13 @@ def rank_found(found: Iterable[Found]) -> list[Found]:
     ordered.sort(key=lambda one: one.outcome)
     ordered.sort(key=lambda one: one.versions, reverse=True)
     newest = {one.versions for one in ordered}
-    ordered.sort(key=lambda one: any(_is_older(one.versions, other) for other in newest))
+    # First those than which no other is newer in a wanted version, and as new in the rest.
+    ordered.sort(
+        key=lambda one: any(
+            one.versions != other and all(a <= b for a, b in zip(one.versions, other, strict=True))
+            for other in newest
+        )
+    )
     ordered.sort(key=lambda one: one.changes)
     shown: Counter[Any] = Counter()
     ranked: list[Found] = []
@@ -73,21 +76,11 @@ def rank_found(found: Iterable[Found]) -> list[Found]:
     return ranked
 
 
-def _is_older(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Tell whether no wanted version is newer than another stack's, and one is older."""
-    return one != other and all(mine <= theirs for mine, theirs in zip(one, other, strict=True))
-
-
 class _Care(Struct, frozen=True):
-    """The parts that a pass omits without evaluating whole stacks.
+    """The parts that a pass omits without evaluating whole stacks."""
 
-    Attributes:
-        pins: versions that published pins of other parts exclude.
-        parts: parts that the facts refuse by themselves.
-    """
-
-    pins: bool
-    parts: bool
+    pins: bool  # versions that published pins of other parts exclude
+    parts: bool  # parts that the facts refuse by themselves
 
 
 _CARES = (_Care(True, True), _Care(True, False), _Care(False, False))
@@ -128,19 +121,14 @@ class Search:
         self._without_cuda: list[dict[str, Any]] = []
         self._waived = {rule for waiver in matrix.waivers for rule in waiver.rules}
         self._base = problem.base.versions if problem.base else {}
-        self._brought, self._followed = self._read_followers()
-        self._spent = False
-        self.evaluated = 0
-
-    def _read_followers(self) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-        """Return the frameworks of the base that bring a part of it, and those it is built on."""
         candidates = self._candidates
         frameworks = [name for name in self._base if candidates.has_builds(name)]
-        free = [name for name in self._base if name not in self._problem.wants]
-        return (
-            {n: [f for f in frameworks if candidates.brings(f, n)] for n in free},
-            {n: [f for f in frameworks if candidates.is_built_on(n, f)] for n in free},
-        )
+        free = [name for name in self._base if name not in problem.wants]
+        # Frameworks of the base that bring a part of it, and those that it is built on.
+        self._brought = {n: [f for f in frameworks if candidates.brings(f, n)] for n in free}
+        self._followed = {n: [f for f in frameworks if candidates.is_built_on(n, f)] for n in free}
+        self._spent = False
+        self.evaluated = 0
 
     @property
     def exhausted(self) -> bool:
@@ -154,23 +142,24 @@ class Search:
 
     def unknown_wants(self) -> list[str]:
         """Return why a wanted part has no version to try, in words."""
-        said = []
+        reasons = []
+        known = self._facts.framework_names | self._facts.recorded
         for name, constraint in self._problem.wants.items():
             stated = (constraint,) if constraint else ()
             if self._choices(name, {}, stated):
                 continue
             newest = next(iter(self._choices(name, {}, ())), None)
-            if newest is None or not newest.version:
-                said.append(f"the facts know no release of {name}; {self._advise_on(name)}")
+            if newest and newest.version:
+                why = f"no known version of {name} meets {constraint}; the newest that the facts "
+                why += f"know is {newest.version.public}"
             else:
-                what = f"no known version of {name} meets {constraint}"
-                said.append(f"{what}; the newest that the facts know is {newest.version.public}")
-        return said
-
-    def _advise_on(self, name: str) -> str:
-        near = near_names(name, self._facts.framework_names | self._facts.recorded, cutoff=0.75)
-        meant = f"did you mean {near[0]}? otherwise " if near else ""
-        return f"{meant}leave it out if it has no GPU code, or state a release, like {name}==1.2.3"
+                near = near_names(name, known, cutoff=0.75)
+                why = f"the facts know no release of {name}; "
+                why += f"did you mean {near[0]}? otherwise " if near else ""
+                why += "leave it out if it has no GPU code, or state a release, like "
+                why += f"{name}==1.2.3"
+            reasons.append(why)
+        return reasons
 
     def run(self) -> list[Found]:
         """Return stacks that pass, enough for the answer."""
@@ -221,6 +210,7 @@ class Search:
     def _solutions(self, template: Template, care: _Care) -> Iterator[Found]:
         """Yield passing stacks of a template: with few changes first, then the newest."""
         levels: Iterable[int | None] = range(len(self._base) + 1) if self._base else (None,)
+        heads = [name for name in template.parts[: template.heads] if name != "cuda"]
         count = 0
         seen: set[Any] = set()
         shown: Counter[Any] = Counter()
@@ -229,7 +219,7 @@ class Search:
             for chosen in self._walk(template, 0, {}, level, care):
                 body = self._body(chosen)
                 order = len(seen)
-                lead = _lead_versions(template, chosen)
+                lead = [v.public for n in heads if (v := chosen[n].version)]
                 if count >= self._problem.most and lead != last:
                     return
                 last = lead
@@ -371,7 +361,6 @@ class Search:
         return candidates.package(name, chosen, constraints)
 
     def _body(self, chosen: Mapping[str, Choice]) -> dict[str, Any]:
-        """Return the stack in request form."""
         body = {name: one.text for name, one in chosen.items() if one.text}
         for one in chosen.values():
             for name, text in one.brings:
@@ -404,8 +393,7 @@ class Search:
         if key not in self._partial:
             alone = {choice.name: choice}
             if choice.build and choice.build.cuda:
-                text = format_parts(choice.build.cuda)
-                alone["cuda"] = Choice("cuda", text)
+                alone["cuda"] = Choice("cuda", format_parts(choice.build.cuda))
             self._partial[key] = self._fails(alone)
         return self._partial[key]
 
@@ -413,40 +401,23 @@ class Search:
         body = self._body(chosen)
         if not body:
             return False
-        self._count(self._bare)
-        found = assess(
-            parse_stack(body),
-            self._bare,
-            facts=self._facts,
-            matrix=_NO_MATRIX,
-            now=self._now,
-            with_fixes=False,
-        )
+        found = self._assess(parse_stack(body), self._bare, _NO_MATRIX)
         if found.verdict == "fail":
             self._miss(body, [found])
         return found.verdict == "fail"
 
-    def _count(self, target: Target) -> None:
+    def _assess(self, stack: Stack, target: Target, matrix: Matrix) -> Verdict:
         self._left -= len(target.pools)
         self.evaluated += len(target.pools)
+        return assess(
+            stack, target, facts=self._facts, matrix=matrix, now=self._now, with_fixes=False
+        )
 
     def _verdicts(self, chosen: Mapping[str, Choice]) -> tuple[Verdict, ...]:
         key = tuple((name, one.text) for name, one in chosen.items())
         if key not in self._whole:
             stack = parse_stack(self._body(chosen))
-            found: list[Verdict] = []
-            for target in self._problem.targets:
-                self._count(target)
-                found.append(
-                    assess(
-                        stack,
-                        target,
-                        facts=self._facts,
-                        matrix=self._matrix,
-                        now=self._now,
-                        with_fixes=False,
-                    )
-                )
+            found = [self._assess(stack, one, self._matrix) for one in self._problem.targets]
             self._whole[key] = tuple(found)
         return self._whole[key]
 
@@ -495,12 +466,6 @@ class Search:
 def _same_build(body: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """Return what tells builds apart: the versions without labels; CUDA is one of them."""
     return tuple(sorted((name, str(text).partition("+")[0]) for name, text in body.items()))
-
-
-def _lead_versions(template: Template, chosen: Mapping[str, Choice]) -> tuple[str, ...]:
-    """Return the versions of the leading parts, without CUDA and builds."""
-    heads = template.parts[: template.heads]
-    return tuple(v.public for n in heads if n != "cuda" and (v := chosen[n].version))
 
 
 _NO_MATRIX = Matrix()

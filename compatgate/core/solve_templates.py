@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice, product
 from typing import Any
 
@@ -15,8 +15,7 @@ from compatgate.core.matrix import Entry, Matrix
 from compatgate.core.request import Target
 from compatgate.core.stack import Stack
 
-_MAX_MIXES = 64
-"""Combinations of entries, one of each target that requires one."""
+_MAX_MIXES = 64  # combinations of entries, one of each target that requires one
 _MAX_MEASURED = 256
 
 
@@ -42,22 +41,15 @@ class Problem(Struct, frozen=True):
 
 
 class Template(Struct, frozen=True):
-    """Parts of the stacks to try, with constraints, in the order of choosing.
-
-    Attributes:
-        heads: number of parts that lead: each choice of them gives one stack.
-    """
+    """Parts of the stacks to try, with constraints, in the order of choosing."""
 
     parts: tuple[str, ...]
     constraints: dict[str, tuple[Constraint, ...]]
-    heads: int
+    heads: int  # number of parts that lead: each choice of them gives one stack
 
 
 class Templates:
-    """Makes the templates of a problem.
-
-    The newest versions of the want ``lead`` come first.
-    """
+    """Makes the templates of a problem. The newest versions of the want ``lead`` come first."""
 
     def __init__(self, problem: Problem, lead: str, candidates: Candidates, matrix: Matrix) -> None:
         self._problem = problem
@@ -86,18 +78,14 @@ class Templates:
             for target in needing
         ]
         if needing:
-            mixes = sorted(islice(product(*entries), _MAX_MIXES), key=self._count_others)
+            wants = self._problem.wants.keys()
+            mixes = sorted(  # the fewest parts that entries constrain and nobody wants come first
+                islice(product(*entries), _MAX_MIXES),
+                key=lambda mix: len({name for one in mix for name in one.components} - wants),
+            )
             for mix in mixes:
                 yield self._template(mix)
-        yield from self._led_templates()
-
-    def _count_others(self, entries: Sequence[Entry]) -> int:
-        """Count the parts that entries constrain and nobody wants."""
-        named = {name for entry in entries for name in entry.components}
-        return len(named - self._problem.wants.keys())
-
-    def _led_templates(self) -> Iterator[Template]:
-        """Yield templates of anything wanted; a package that leads has one for each release."""
+        # Anything wanted; a package that leads has a template for each release.
         lead, constraint = self._lead, self._problem.wants[self._lead]
         plain = self._template(())
         known = self._candidates.versions(lead) if lead not in plain.parts[: plain.heads] else []
@@ -117,7 +105,8 @@ class Templates:
             if run.outcome != "passed" or run.sku not in skus:
                 continue
             named = {n: v for n, v in run.components.items() if n != "driver"}
-            if any(c and n in named and not c.allows(named[n]) for n, c in self._wanted()):
+            wants = self._problem.wants.items()
+            if any(c and n in named and not c.allows(named[n]) for n, c in wants):
                 continue
             exact: dict[str, tuple[Constraint, ...]] = {
                 n: (parse_constraint(n, f"=={v.text}"),) for n, v in named.items()
@@ -126,17 +115,12 @@ class Templates:
             if any(self._candidates.has_builds(n) for n in wanted):
                 continue  # a run of a framework is about stacks with that framework only
             parts = (*named, *wanted)
-            for n, c in self._wanted():
-                if c and n not in exact:
-                    exact[n] = (c,)
+            exact |= {n: (c,) for n, c in wants if c and n not in exact}
             yield Template(parts, exact, len(parts))
 
-    def _wanted(self) -> Iterable[tuple[str, Constraint | None]]:
-        return self._problem.wants.items()
-
     def _template(self, entries: Sequence[Entry]) -> Template:
-        """Return the parts of stacks, with the constraints of wants and of some entries."""
-        constraints: dict[str, tuple[Constraint, ...]] = {n: (c,) for n, c in self._wanted() if c}
+        wants = self._problem.wants.items()
+        constraints: dict[str, tuple[Constraint, ...]] = {n: (c,) for n, c in wants if c}
         for entry in entries:
             for name, constraint in entry.components.items():
                 if name != "driver":

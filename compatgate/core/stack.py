@@ -58,53 +58,43 @@ _FIELDS = {
 
 
 class Stack(Struct, frozen=True, dict=True):
-    """The software of one workload.
+    """The software of one workload."""
 
-    Attributes:
-        components: canonical name to version, in canonical order; never the driver, which belongs
-            to the pool.
-        packages: normalised name to version, by name: other packages with GPU code or links to
-            CUDA.
-        code: GPU code that is stated for one part (``flash-attn=2.8.3[sm_90]``), by name.
-        wheels: the files that parts are installed from, by name, where they are known.
-        measured: records of parts' files where the stack was read from them (an image, a folder),
-            by name; they take precedence over records of published wheels.
-        arch: SASS and PTX that the workload carries, without the parts in ``measured``; None when
-            not stated.
-        cuda_compat: CUDA version of the forward-compatibility package in the image.
-        compat_use: when that package is loaded.
-        require: ``NVIDIA_REQUIRE_*`` expressions of the image; all must hold.
-        image: the reference that the stack was read from, for waivers and messages.
-        needs: what the workload needs of each GPU; None when not stated.
-        open: what a lockfile, bill of materials or image left open; each makes the answer unknown.
-        unread: what was not read, in words; the answer reports it without weight.
-        unmeasured: why a package has no record although its wheel was requested, by release
-            (``xformers==0.0.35``).
-        assumed: why ``components`` has a CUDA that nothing states, in words.
-        content: digest of the GPU content that the image holds; None where no image was read. A
-            changed stack has none: no image with it was read.
-        alternatives: stacks that may run in place of this one, by name: other installations in
-            the image, other images of the index. Each is judged, and the worst counts.
-    """
-
+    # canonical name to version, in canonical order; never the driver, which belongs to the pool
     components: dict[str, Version]
+    # SASS and PTX that the workload carries, without the parts in ``measured``; None when not
+    # stated
     arch: tuple[Arch, ...] | None = None
+    # normalised name to version, by name: other packages with GPU code or links to CUDA
     packages: dict[str, Version] = {}
+    # GPU code that is stated for one part (``flash-attn=2.8.3[sm_90]``), by name
     code: dict[str, tuple[Arch, ...]] = {}
+    # the files that parts are installed from, by name, where they are known
     wheels: dict[str, Wheel] = {}
+    # records of parts' files where the stack was read from them (an image, a folder), by name; they
+    # take precedence over records of published wheels
     measured: dict[str, Record] = {}
+    # CUDA version of the forward-compatibility package in the image
     cuda_compat: Version | None = None
-    compat_use: CompatUse = "always"
-    require: tuple[str, ...] = ()
+    compat_use: CompatUse = "always"  # when that package is loaded
+    require: tuple[str, ...] = ()  # ``NVIDIA_REQUIRE_*`` expressions of the image; all must hold
     disable_require: bool = False
-    image: str | None = None
-    needs: Needs | None = None
+    image: str | None = None  # the reference that the stack was read from, for waivers and messages
+    needs: Needs | None = None  # what the workload needs of each GPU; None when not stated
+    # what a lockfile, bill of materials or image left open; each makes the answer unknown
     open: tuple[str, ...] = ()
     conflicts: tuple[str, ...] = ()
+    # what was not read, in words; the answer reports it without weight
     unread: tuple[str, ...] = ()
+    # why a package has no record although its wheel was requested, by release
+    # (``xformers==0.0.35``)
     unmeasured: dict[str, str] = {}
-    assumed: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()  # why ``components`` has a CUDA that nothing states, in words
+    # digest of the GPU content that the image holds; None where no image was read. A changed stack
+    # has none: no image with it was read.
     content: str | None = None
+    # stacks that may run in place of this one, by name: other installations in the image, other
+    # images of the index. Each is judged, and the worst counts.
     alternatives: dict[str, Stack] = {}
 
     def get(self, name: str) -> Version | None:
@@ -118,9 +108,10 @@ class Stack(Struct, frozen=True, dict=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the stack in the form that requests and answers carry, in canonical order."""
-        body: dict[str, Any] = {
-            name: self._with_code(name, version) for name, version in self.versions.items()
-        }
+        body: dict[str, Any] = {name: version.text for name, version in self.versions.items()}
+        for name, code in self.code.items():
+            if code and name in body:
+                body[name] += f"[{'+'.join(one.name for one in code)}]"
         if self.arch is not None:
             body["arch"] = [a.name for a in self.arch]
         if self.needs:
@@ -151,10 +142,6 @@ class Stack(Struct, frozen=True, dict=True):
             body["alternatives"] = {n: one.to_json() for n, one in self.alternatives.items()}
         return body
 
-    def _with_code(self, name: str, version: Version) -> str:
-        code = self.code.get(name)
-        return f"{version.text}[{'+'.join(one.name for one in code)}]" if code else version.text
-
 
 def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
     """Read a stack from its JSON form.
@@ -167,8 +154,6 @@ def parse_stack(body: Mapping[str, Any], *, image: str | None = None) -> Stack:
 
 
 class _Parts(Struct):
-    """The parts that a body states, by canonical name."""
-
     components: dict[str, Version] = {}
     packages: dict[str, Version] = {}
     code: dict[str, tuple[Arch, ...]] = {}
@@ -176,18 +161,21 @@ class _Parts(Struct):
 
 
 def _read_parts(body: Mapping[str, Any]) -> _Parts:
-    """Sort the keys of a body into components, packages and special keys."""
     check_count(len(body), MAX_KEYS, "keys")
     parts = _Parts()
     for key, value in _join_jaxlib(_label_jax(body)).items():
         if not isinstance(key, str):
             raise BadInput("a key must be text", field=str(key), value=key)
         name = _normalise_key(key)
-        if name in SPECIAL_KEYS:
-            _refuse_repetition(parts.special, name, key)
-            parts.special[name] = _read_special(name, value)
+        if name not in SPECIAL_KEYS:
+            _read_version(parts, key, value)
             continue
-        _read_version(parts, key, value)
+        _refuse_repetition(parts.special, name, key)
+        try:
+            parts.special[name] = SPECIAL_KEYS[name](value)
+        except BadInput as error:
+            error.field = error.field or name
+            raise
     return parts
 
 
@@ -235,44 +223,36 @@ def _join_jaxlib(body: Mapping[str, Any]) -> Mapping[str, Any]:
 def _read_version(parts: _Parts, key: str, value: Any) -> None:
     component = resolve_component(key).component
     if component.name == "driver":
-        raise BadInput(
-            "the driver belongs to the pool, not to the stack",
-            field=key,
-            value=value,
-            hint='give it as pool.driver, or as set.driver for "what if"',
-        )
+        what = "the driver belongs to the pool, not to the stack"
+        hint = 'give it as pool.driver, or as set.driver for "what if"'
+        raise BadInput(what, field=key, value=value, hint=hint)
     if component.name in NODE_COMPONENTS:
-        raise BadInput(
-            "belongs to the nodes of a pool, not to the stack",
-            field=key,
-            value=value,
-            hint=f'give it as pool.node.{component.name}, or as set.{component.name} for "what if"',
-        )
+        what, name = "belongs to the nodes of a pool, not to the stack", component.name
+        hint = f'give it as pool.node.{name}, or as set.{name} for "what if"'
+        raise BadInput(what, field=key, value=value, hint=hint)
     of_kind = parts.packages if component.kind == "package" else parts.components
     _refuse_repetition(of_kind, component.name, key)
-    of_kind[component.name], code = _read_value(key, value)
+    try:
+        text, code = split_code(read_version_text(key, value))
+        of_kind[component.name] = parse_version(key, text)
+    except BadInput as error:
+        error.field = key  # as the user spelled it
+        raise
     if code:
         parts.code[component.name] = code
 
 
 def _make_stack(parts: _Parts, image: str | None) -> Stack:
-    if not (parts.components or parts.packages or _states_anything(parts.special)):
-        raise BadInput(
-            "the stack is empty",
-            hint="name at least one component, for example cuda=12.4,arch=sm_80",
-        )
+    stated = (value for name, value in parts.special.items() if name not in _OF_PARTS)
+    if not (parts.components or parts.packages or "arch" in parts.special or any(stated)):
+        hint = "name at least one component, for example cuda=12.4,arch=sm_80"
+        raise BadInput("the stack is empty", hint=hint)
     return Stack(
         {name: parts.components[name] for name in sort_components(parts.components)},
         packages={name: parts.packages[name] for name in sorted(parts.packages)},
         code={name: parts.code[name] for name in sorted(parts.code)},
         image=image,
         **{_FIELDS[name]: value for name, value in parts.special.items()},
-    )
-
-
-def _states_anything(special: Mapping[str, Any]) -> bool:
-    return "arch" in special or any(
-        value for name, value in special.items() if name not in _OF_PARTS
     )
 
 
@@ -295,11 +275,8 @@ def parse_stack_text(text: str) -> dict[str, Any]:
             what, hint = f"{item!r} is a range of versions", f"state one, like {range_of[1]}=2.8.0"
             raise BadInput(what, field=range_of[1], value=item, hint=hint)
         if not equals or not key or not value:
-            raise BadInput(
-                f"{item!r} is not name=version",
-                value=item,
-                hint="for example cuda=12.4,arch=sm_80+sm_90",
-            )
+            hint = "for example cuda=12.4,arch=sm_80+sm_90"
+            raise BadInput(f"{item!r} is not name=version", value=item, hint=hint)
         _refuse_repetition(body, key, key)
         body[key] = value
     return body
@@ -320,8 +297,15 @@ def update_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
         return {name: value for name, value in there.items() if name not in changed}
 
     if not {_canonical_name(name) for name in changes} <= _NOT_IN_IMAGES:
-        removed = removed | {"content"}
-    special = {name: value for name, value in _special_values(stack).items() if name not in removed}
+        removed |= {"content"}
+    if stack.compat_use == "always" or not stack.cuda_compat:
+        removed |= {"cuda-compat-use"}
+    special = {
+        name: value
+        for name, field in _FIELDS.items()
+        if name not in removed
+        and ((value := getattr(stack, field)) or (name == "arch" and value is not None))
+    }
     if stack.alternatives:
         special["alternatives"] = {
             name: update_stack(one, changes) for name, one in stack.alternatives.items()
@@ -339,16 +323,6 @@ def update_stack(stack: Stack, changes: Mapping[str, Any]) -> Stack:
     )
 
 
-def _special_values(stack: Stack) -> dict[str, Any]:
-    """Return the special keys of a stack with their values."""
-    found = {name: value for name, field in _FIELDS.items() if (value := getattr(stack, field))}
-    if stack.arch is not None:
-        found["arch"] = stack.arch
-    if not stack.cuda_compat or stack.compat_use == "always":
-        del found["cuda-compat-use"]
-    return found
-
-
 def stack_of(versions: Mapping[str, Version]) -> Stack:
     """Make a stack of versions by canonical name, components and packages alike."""
     names = sort_components(versions)
@@ -360,9 +334,7 @@ def stack_of(versions: Mapping[str, Version]) -> Stack:
 
 def complete_stack(stack: Stack, frameworks: Container[str] = FRAMEWORKS) -> Stack:
     """Complete a stack with the CUDA of a framework's version label, where it states none."""
-    if "cuda" in stack.components:
-        return stack
-    newest = find_labelled_cuda(stack, frameworks)
+    newest = None if "cuda" in stack.components else find_labelled_cuda(stack, frameworks)
     if newest is None:
         return stack
     return structs.replace(stack, components={"cuda": newest, **stack.components})
@@ -405,25 +377,7 @@ def _refuse_repetition(seen: Mapping[str, Any], name: str, key: str) -> None:
         raise BadInput(f"{name} is stated twice", field=key, hint="name each component once")
 
 
-def _read_special(name: str, value: Any) -> Any:
-    try:
-        return SPECIAL_KEYS[name](value)
-    except BadInput as error:
-        error.field = error.field or name
-        raise
-
-
-def _read_value(key: str, value: Any) -> tuple[Version, tuple[Arch, ...]]:
-    try:
-        text, code = split_code(read_version_text(key, value))
-        return parse_version(key, text), code
-    except BadInput as error:
-        error.field = key  # as the user spelled it
-        raise
-
-
 def _read_alternatives(value: Any) -> dict[str, Stack]:
-    """Read the stacks that may run in place of a stack, by name."""
     if not isinstance(value, Mapping) or not all(isinstance(v, Mapping) for v in value.values()):
         hint = 'like {"opt/venv": {"torch": "2.9.1+cu130"}}'
         raise BadInput("must be stacks by name", field="alternatives", hint=hint)

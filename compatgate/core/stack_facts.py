@@ -37,10 +37,10 @@ def branch_of(driver: Version, os: DriverOs, facts: Facts) -> Branch | None:
     table = facts.driver_branches
     if os == "linux":
         return table.branches.get(driver.major)
-    own = table.of_windows(driver)
-    if own is None or own.branch in table.branches:
-        return table.branches.get(own.branch) if own else None
-    return Branch(own.branch, None, None, False, own.cuda, None, None, own.source)
+    if (own := table.of_windows(driver)) is None:
+        return None
+    made = Branch(own.branch, None, None, False, own.cuda, None, None, own.source)
+    return table.branches.get(own.branch, made)
 
 
 def reported_cuda(driver: Version, os: DriverOs, facts: Facts) -> Pair | None:
@@ -52,12 +52,6 @@ def reported_cuda(driver: Version, os: DriverOs, facts: Facts) -> Pair | None:
     floors = facts.cuda_driver.minor_compat.values()
     known = (c.major for c in floors if os in c.minimum and c.minimum[os] <= driver)
     return max(((major, 0) for major in known), default=None)
-
-
-def is_published(driver: Version, os: DriverOs, facts: Facts) -> bool:
-    """Return whether `reported_cuda` is published for a driver, and not only a lower bound."""
-    branch = branch_of(driver, os, facts)
-    return branch is not None and branch.cuda is not None
 
 
 def find_toolkit(cuda: Version, facts: Facts) -> Toolkit | None:
@@ -95,20 +89,14 @@ def find_floor(
 
 
 class ForwardCompatUse(Struct, frozen=True):
-    """Tells whether the stack's forward-compatibility package is usable on the pool.
+    """Tells whether the stack's forward-compatibility package is usable on the pool."""
 
-    Attributes:
-        usable: None when that cannot be known.
-        reason: why not, or what is not known; empty when usable.
-        aside: an unusable package is not loaded here, and does no harm.
-    """
-
-    usable: bool | None
-    reason: str = ""
+    usable: bool | None  # None when that cannot be known
+    reason: str = ""  # why not, or what is not known; empty when usable
     need: str = ""
     source: Source | None = None
     package: CompatPackage | None = None
-    aside: bool = False
+    aside: bool = False  # an unusable package is not loaded here, and does no harm
 
     @property
     def brings(self) -> CompatPackage | None:
@@ -132,71 +120,38 @@ def check_forward_compat(stack: Stack, pool: Pool, table: ForwardCompat) -> Forw
         return ForwardCompatUse(
             None, f"no cuda-compat package for CUDA {series} is known", f"one of {known}"
         )
-    verdict = (
-        _check_container_runtime(stack, pool, package)
-        or _check_system(pool, table, package)
-        or _check_hardware(pool, table, package)
-        or _check_host(pool, package)
-        or _check_brand(pool, table, package)
-    )
+    driver, gpu = pool.driver, pool.gpu
+    # The container runtime compares branches alone: 580.95 does not replace 580.65.
+    # Source: NVIDIA/nvidia-container-toolkit cmd/nvidia-cdi-hook/cudacompat/cudacompat.go
+    if stack.compat_use == "newer" and driver and driver.major >= package.driver_branch:
+        why = f"the container runtime does not load it: host driver {driver} is not of an older "
+        why += f"branch than the package's {package.driver_branch}"
+        return ForwardCompatUse(False, why, "", package.source, package, aside=True)
+    verdict = _check_hardware(pool, table, package) or _check_host(pool, package)
+    if verdict is None and gpu and gpu.vgpu:
+        # vGPUs report brands of their own, of which the library takes some.
+        why = f"the brand that the vGPU {gpu.sku} reports, on which it depends, is not known"
+        verdict = ForwardCompatUse(None, why, "", table.hardware, package)
     if verdict is None:
         return ForwardCompatUse(True, source=package.source, package=package)
-    return replace(verdict, aside=verdict.aside or stack.compat_use == "tried")
-
-
-def _check_container_runtime(
-    stack: Stack, pool: Pool, package: CompatPackage
-) -> ForwardCompatUse | None:
-    """Check whether the container runtime loads the package.
-
-    It compares branches alone: 580.95 does not replace 580.65.
-
-    Source: NVIDIA/nvidia-container-toolkit ``cmd/nvidia-cdi-hook/cudacompat/cudacompat.go``.
-    """
-    driver = pool.driver
-    if stack.compat_use != "newer" or driver is None or driver.major < package.driver_branch:
-        return None
-    why = (
-        f"the container runtime does not load it: host driver {driver} is not of an older branch "
-        f"than the package's {package.driver_branch}"
-    )
-    return ForwardCompatUse(False, why, "", package.source, package, aside=True)
-
-
-def _check_system(
-    pool: Pool, table: ForwardCompat, package: CompatPackage
-) -> ForwardCompatUse | None:
-    if pool.os != "linux":
-        why = "forward compatibility exists on Linux only"
-        return ForwardCompatUse(False, why, "os=linux", table.hardware, package)
-    return None
+    return replace(verdict, aside=stack.compat_use == "tried")
 
 
 def _check_hardware(
     pool: Pool, table: ForwardCompat, package: CompatPackage
 ) -> ForwardCompatUse | None:
-    gpu = pool.gpu
-    need = f"a {' or '.join(table.segments)} GPU"
+    gpu, need = pool.gpu, f"a {' or '.join(table.segments)} GPU"
+    if pool.os != "linux":
+        why = "forward compatibility exists on Linux only"
+        return ForwardCompatUse(False, why, "os=linux", table.hardware, package)
     if gpu is None or gpu.segment is None:
         why = "forward compatibility depends on the product, which is not known"
         return ForwardCompatUse(None, why, need, table.hardware, package)
     if gpu.segment in (*table.segments, *table.conditional_segments):
         return None
-    why = (
-        f"{gpu.sku} is a {gpu.segment} product, its brand is not on the package's list: "
-        "the program stops with error 804"
-    )
+    why = f"{gpu.sku} is a {gpu.segment} product, its brand is not on the package's list: "
+    why += "the program stops with error 804"
     return ForwardCompatUse(False, why, need, table.hardware, package)
-
-
-def _check_brand(
-    pool: Pool, table: ForwardCompat, package: CompatPackage
-) -> ForwardCompatUse | None:
-    """Leave vGPUs open: they report brands of their own, of which the library takes some."""
-    if pool.gpu is None or not pool.gpu.vgpu:
-        return None
-    why = f"the brand that the vGPU {pool.gpu.sku} reports, on which it depends, is not known"
-    return ForwardCompatUse(None, why, "", table.hardware, package)
 
 
 def _check_host(pool: Pool, package: CompatPackage) -> ForwardCompatUse | None:
@@ -230,28 +185,21 @@ _CHANNELS = {"forge": "conda-forge"}
 
 
 class FrameworkMatch(Struct, frozen=True):
-    """A framework of a stack, with its release and build in the facts.
-
-    Attributes:
-        release: None when the facts do not know this release.
-        build: None when no build is for the stack's CUDA, or the CUDA is not stated.
-        published: False for a private build (NGC's ``2.6.0a0+...nv25.01``, conda's, a CPU build):
-            facts about the published wheels do not hold for it. It has no ``release``, and a
-            ``build`` only where the recipe of a conda channel is known.
-        without_cuda: a build without CUDA (``+cpu``, ``+rocm6.2``).
-        like: the release that a release candidate or nightly build is assumed to be like.
-        stands_in: it is such a release.
-    """
+    """A framework of a stack, with its release and build in the facts."""
 
     name: str
     version: Version
     table: Framework
-    release: Release | None
-    build: Build | None
+    release: Release | None  # None when the facts do not know this release
+    build: Build | None  # None when no build is for the stack's CUDA, or the CUDA is not stated
+    # False for a private build (NGC's ``2.6.0a0+...nv25.01``, conda's, a CPU build): facts about
+    # the published wheels do not hold for it. It has no ``release``, and a ``build`` only where the
+    # recipe of a conda channel is known.
     published: bool = True
-    without_cuda: bool = False
+    without_cuda: bool = False  # a build without CUDA (``+cpu``, ``+rocm6.2``)
+    # the release that a release candidate or nightly build is assumed to be like
     like: FrameworkMatch | None = None
-    stands_in: bool = False
+    stands_in: bool = False  # it is such a release
 
     @property
     def title(self) -> str:
@@ -294,7 +242,10 @@ def find_framework(
     """
     without_cuda = version.local.startswith(("cpu", "rocm", "xpu"))
     if is_conda(version):
-        return FrameworkMatch(name, version, table, None, _conda_build(table, version), False)
+        release, channel = find_release(table, version), conda_channel(version)
+        builds = release.conda if release and channel else ()
+        made = (b for b in builds if b.channel == channel and b.cuda == version.cuda)
+        return FrameworkMatch(name, version, table, None, next(made, None), False)
     own_build = bool(version.local) and (version.cuda is None or is_jetson(version))
     prerelease = version.key[1] == 0
     if without_cuda or own_build or prerelease:
@@ -385,7 +336,6 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
 
 
 def _labelled_beside(name: str, stack: Stack) -> tuple[Pair, str] | None:
-    """Return the CUDA of torchvision or torchaudio beside a torch without a label."""
     if name != "torch":
         return None
     for other in ("torchvision", "torchaudio"):
@@ -448,12 +398,13 @@ def list_plugins(stack: Stack, facts: Facts) -> tuple[tuple[Stack, ...], bool]:
     if table.loads_cuda and not any(one.label or one.default for one in release.builds):
         by_cuda = sorted(release.builds, key=lambda one: one.cuda or (one.cuda_major, 0))
         return tuple(_as_package(stack, name, build) for build in reversed(by_cuda)), complete
-    stacks = tuple(
-        _with_plugin(stack, f"{name} {version}", release, build.plugins[0])
-        for build in release.preferred
-        if build.plugins
-    )
-    return stacks, complete
+    stacks = []
+    for plugin in (build.plugins[0] for build in release.preferred if build.plugins):
+        what = f"{name} {version} is assumed to be installed with {plugin}: without its plugin for "
+        what += "CUDA it computes only on the CPU"
+        packages = {**stack.packages, plugin: parse_version(plugin, release.version.public)}
+        stacks.append(replace(stack, packages=packages, conflicts=(*stack.conflicts, what)))
+    return tuple(stacks), complete
 
 
 def _as_package(stack: Stack, name: str, build: Build) -> Stack:
@@ -466,16 +417,7 @@ def _as_package(stack: Stack, name: str, build: Build) -> Stack:
     return replace(stack, components=parts, conflicts=(*stack.conflicts, what))
 
 
-def _with_plugin(stack: Stack, title: str, release: Release, plugin: str) -> Stack:
-    """Return a stack with the plugin of a framework, and what that assumes."""
-    what = f"{title} is assumed to be installed with {plugin}: without its plugin for CUDA it "
-    what += "computes only on the CPU"
-    packages = {**stack.packages, plugin: parse_version(plugin, release.version.public)}
-    return replace(stack, packages=packages, conflicts=(*stack.conflicts, what))
-
-
 def _with_build(stack: Stack, name: str, build: Build, titles: str) -> Stack:
-    """Return a stack with one build of a framework, and what it assumes."""
     version, cuda = stack.components[name], stack.get("cuda")
     parts = dict(stack.components)
     if build.label:
@@ -579,7 +521,6 @@ _OLDEST = re.compile(r">=(\d+)\.(\d+),<\d+$|(\d+)\.\*$")
 
 
 def _toolkits_of(stack: Stack, facts: Facts) -> Iterator[tuple[Pair, str]]:
-    """Yield the CUDA of each toolkit library, with the sentence that says so, newest first."""
     of = {
         (toolkits[-1], name, version)
         for name, version in stack.versions.items()
@@ -677,13 +618,6 @@ def _label_parts(version: Version) -> list[str]:
     return [*re.split(r"[.\-_]", version.local), ""]
 
 
-def _conda_build(table: Framework, version: Version) -> Build | None:
-    """Return the build of the channel and CUDA that a label names, where its recipe is known."""
-    release, channel = find_release(table, version), conda_channel(version)
-    builds = release.conda if release and channel else ()
-    return next((b for b in builds if b.channel == channel and b.cuda == version.cuda), None)
-
-
 def find_release(table: Framework, version: Version) -> Release | None:
     """Return the release of this version; a fourth part is a build of the same release.
 
@@ -708,8 +642,7 @@ def find_release(table: Framework, version: Version) -> Release | None:
     return found
 
 
-_MAX_INFERRED = 64
-"""Inferred releases that a table caches."""
+_MAX_INFERRED = 64  # inferred releases that a table caches
 
 
 def _infer_release(table: Framework, version: Version, source: Source) -> Release | None:
@@ -767,7 +700,15 @@ def find_build(release: Release, version: Version, cuda: Version | None) -> Buil
     if labelled := next((b for b in builds if b.label and b.label == version.local), None):
         return labelled
     if version.cuda:
-        return next((b for b in builds if _is_built_for(b, version.cuda)), None)
+        return next(
+            (
+                b
+                for b in builds
+                if b.cuda == version.cuda
+                or (b.cuda_major == version.cuda[0] and (len(version.cuda) == 1 or b.cuda is None))
+            ),
+            None,
+        )
     if cuda is None:
         return None
     exact = next((b for b in builds if b.cuda == cuda.major_minor), None)
@@ -775,12 +716,6 @@ def find_build(release: Release, version: Version, cuda: Version | None) -> Buil
     if exact and not exact.listed and plain and accepts(plain, cuda):
         return plain  # a version alone is the index's wheel, which runs with each minor
     return exact or next((b for b in builds if accepts(b, cuda)), None)
-
-
-def _is_built_for(build: Build, cuda: tuple[int, ...]) -> bool:
-    if len(cuda) == 1 or build.cuda is None:
-        return build.cuda_major == cuda[0]
-    return build.cuda == cuda
 
 
 def accepts(build: Build, cuda: Version) -> bool:

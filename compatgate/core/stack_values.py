@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from msgspec import Struct, ValidationError, convert
@@ -47,17 +47,11 @@ _RECORD_HINT = "as `compatgate inspect --format json` prints it"
 
 
 class Wheel(Struct, frozen=True, omit_defaults=True):
-    """The file that a part of the stack is installed from.
+    """The file that a part of the stack is installed from."""
 
-    Attributes:
-        file: its name, whose tags say Python and platform; empty where it is not known.
-        sha256: digest of the file, in lower-case hexadecimal.
-        index: URL of the package index, or conda channel, that it comes from.
-    """
-
-    file: str = ""
-    sha256: str = ""
-    index: str = ""
+    file: str = ""  # its name, whose tags say Python and platform; empty where it is not known
+    sha256: str = ""  # digest of the file, in lower-case hexadecimal
+    index: str = ""  # URL of the package index, or conda channel, that it comes from
 
     def to_json(self) -> dict[str, str]:
         """Return its known properties."""
@@ -87,16 +81,14 @@ def read_version_text(key: str, value: Any) -> str:
 
 
 def _read_arch(value: Any) -> tuple[Arch, ...]:
-    names: Iterable[Any] = value
+    names = value
     if isinstance(value, str):
         # "8.0+PTX" is one name of its own kind; otherwise the plus sign separates.
-        names = value.replace(";", " ").replace("+PTX", "*ptx").replace("+ptx", "*ptx")
-        names = [n.replace("*", "+") for n in names.replace("+", " ").split()]
-        check_count(len(names), MAX_ARCHITECTURES, "architectures", "arch")
+        text = value.replace(";", " ").replace("+PTX", "*ptx").replace("+ptx", "*ptx")
+        names = [n.replace("*", "+") for n in text.replace("+", " ").split()]
     elif not isinstance(value, (list, tuple)):
         raise BadInput("must be a list of architectures", field="arch", value=value)
-    else:
-        check_count(len(value), MAX_ARCHITECTURES, "architectures", "arch")
+    check_count(len(names), MAX_ARCHITECTURES, "architectures", "arch")
     found: dict[Arch, None] = {}
     for name in names:
         if not isinstance(name, str):
@@ -139,15 +131,16 @@ def _read_remarks(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(value))
 
 
-def _read_wheels(value: Any) -> dict[str, Wheel]:
+def _require_names(value: Any, field: str, example: str) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping) or len(value) > _MAX_WHEELS:
         problem = f"must be an object with at most {_MAX_WHEELS} names"
-        raise BadInput(
-            problem, field="wheels", hint='like {"torch": {"file": "torch-2.9.1-...whl"}}'
-        )
-    return {
-        resolve_component(name).component.name: _read_wheel(name, of) for name, of in value.items()
-    }
+        raise BadInput(problem, field=field, hint=f"like {example}")
+    return value
+
+
+def _read_wheels(value: Any) -> dict[str, Wheel]:
+    named = _require_names(value, "wheels", '{"torch": {"file": "torch-2.9.1-...whl"}}')
+    return {resolve_component(n).component.name: _read_wheel(n, of) for n, of in named.items()}
 
 
 def _read_wheel(name: str, value: Any) -> Wheel:
@@ -168,15 +161,9 @@ def _read_wheel(name: str, value: Any) -> Wheel:
 
 
 def _read_measured(value: Any) -> dict[str, Record]:
-    """Read the records of parts' files, by name."""
-    if not isinstance(value, Mapping) or len(value) > _MAX_WHEELS:
-        problem = f"must be an object with at most {_MAX_WHEELS} names"
-        hint = 'like {"flash-attn": {"libraries": [{"path": "a.so", "sass": {"sm_90": 1}}]}}'
-        raise BadInput(problem, field="measured", hint=hint)
-    return {
-        resolve_component(name).component.name: _read_record(name, record)
-        for name, record in value.items()
-    }
+    example = '{"flash-attn": {"libraries": [{"path": "a.so", "sass": {"sm_90": 1}}]}}'
+    named = _require_names(value, "measured", example)
+    return {resolve_component(n).component.name: _read_record(n, one) for n, one in named.items()}
 
 
 def _read_record(name: str, value: Any) -> Record:
@@ -193,24 +180,19 @@ def _read_record(name: str, value: Any) -> Record:
         raise BadInput(f"is not a record: {what}", field=field, hint=_RECORD_HINT) from None
     check_count(len(record.libraries), MAX_LIBRARIES, "libraries", f"{field}.libraries")
     for library in record.libraries:
-        for code in (*library.sass, *library.ptx):
-            _check_code_name(code, f"{field}.libraries")
+        codes = [*library.sass, *library.ptx]
         for names, units in library.code_of_units:
             if units < 0 or not names:
                 raise BadInput("has entries without code", field=f"{field}.libraries", value=units)
-            for code in names:
-                _check_code_name(code, f"{field}.libraries")
+            codes += names
+        for code in codes:
+            if not _CODE.fullmatch(code):
+                what, at = "is not an architecture", f"{field}.libraries"
+                raise BadInput(what, field=at, value=code[:40], hint="like sm_90 or compute_90")
         _check_release(library.ptx_cuda, f"{field}.libraries.ptx_cuda")
     _check_release(record.built_for_torch, f"{field}.built_for_torch")
     check_length(record.torch_beside or "", MAX_VERSION_LENGTH, f"{field}.torch_beside")
     return record
-
-
-def _check_code_name(name: str, field: str) -> None:
-    """Check that a name is one architecture."""
-    if not _CODE.fullmatch(name):
-        hint = "like sm_90 or compute_90"
-        raise BadInput("is not an architecture", field=field, value=name[:40], hint=hint)
 
 
 def _check_release(text: str | None, field: str) -> None:
@@ -219,15 +201,13 @@ def _check_release(text: str | None, field: str) -> None:
 
 
 def _read_unmeasured(value: Any) -> dict[str, str]:
-    if not isinstance(value, Mapping) or len(value) > _MAX_WHEELS:
-        problem = f"must be an object with at most {_MAX_WHEELS} names"
-        hint = 'like {"xformers==0.0.35": "the index has no wheel of that version"}'
-        raise BadInput(problem, field="unmeasured", hint=hint)
-    for release, why in value.items():
+    example = '{"xformers==0.0.35": "the index has no wheel of that version"}'
+    named = _require_names(value, "unmeasured", example)
+    for release, why in named.items():
         if not isinstance(why, str) or max(len(why), len(str(release))) > _MAX_TEXT_LENGTH:
             problem = f"must be text of at most {_MAX_TEXT_LENGTH} characters"
             raise BadInput(problem, field="unmeasured", value=why)
-    return {str(release): why for release, why in value.items()}
+    return {str(release): why for release, why in named.items()}
 
 
 def _read_flag(value: Any) -> bool:

@@ -8,7 +8,7 @@ left out, and so is a requirement (``requires torch==2.4.1``): what is not sure 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -19,8 +19,7 @@ from compatgate.core.gpus import resolve_gpu
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 
-_LONGEST = 1 << 20
-"""Characters of a text that are read."""
+_LONGEST = 1 << 20  # characters of a text that are read
 _PIN = re.compile(r"^(?:\[pip\d?\][ ]{1,4})?([A-Za-z][\w.-]{1,60})==([0-9][\w.+]{0,40})\s*$", re.M)
 _NAMED = re.compile(r"\b([A-Za-z]{3,20})[ ]version[: ]{1,4}v?([0-9]+\.[\w.+]{1,40})", re.I)
 _BUILT_FOR = re.compile(r"CUDA used to build PyTorch: ([0-9]{1,2}\.[0-9]{1,2})\b")
@@ -47,8 +46,16 @@ def read_stated(text: str, facts: Facts) -> StatedText:
     """Return the versions, the driver and the GPU that a text states, each of them once."""
     text = text[:_LONGEST]
     stack: dict[str, set[str]] = {}
-    for name, version in (*_read_pins(text, facts), *_read_named(text)):
-        stack.setdefault(name, set()).add(version)
+    for name, version in _PIN.findall(text):
+        found = find_component(name)
+        part = found.component.name if found else name.lower().replace("_", "-")
+        if part not in ("cuda", "driver") and (found or part in facts.recorded):
+            stack.setdefault(part, set()).update(_checked(part, version))
+    for name, version in _NAMED.findall(text):
+        found = find_component(name)
+        part = found.component.name if found else ""
+        if part in _OTHERS or is_framework(part):
+            stack.setdefault(part, set()).update(_checked(part, version))
     stack["cuda"] = set(_BUILT_FOR.findall(text))
     pool = {
         "driver": {one or other for one, other in _DRIVER.findall(text)},
@@ -86,25 +93,9 @@ def _keep_sure(stated: dict[str, set[str]]) -> dict[str, str]:
     return found
 
 
-def _read_pins(text: str, facts: Facts) -> Iterator[tuple[str, str]]:
-    for name, version in _PIN.findall(text):
-        component = find_component(name)
-        part = component.component.name if component else name.lower().replace("_", "-")
-        if part not in ("cuda", "driver") and (component or part in facts.recorded):
-            yield from _checked(part, version)
-
-
-def _read_named(text: str) -> Iterator[tuple[str, str]]:
-    for name, version in _NAMED.findall(text):
-        component = find_component(name)
-        part = component.component.name if component else ""
-        if part in _OTHERS or is_framework(part):
-            yield from _checked(part, version)
-
-
-def _checked(name: str, version: str) -> Iterable[tuple[str, str]]:
+def _checked(name: str, version: str) -> tuple[str, ...]:
     try:
-        return ((name, parse_version(name, version).text),)
+        return (parse_version(name, version).text,)
     except BadInput:
         return ()
 

@@ -27,16 +27,14 @@ from compatgate.core.facts.errors import (
     Signature,
 )
 
-MAX_TEXT = 16 << 20
-"""Characters of a text that are read. Callers refuse longer texts."""
+MAX_TEXT = 16 << 20  # Characters of a text that are read. Callers refuse longer texts.
 _NEARBY = 160
 _FOREIGN_REACH = 400
 _AROUND = 8
 _EXCERPT = 240
 _MANY = 100
 """Rare words from which on a walk over all words of a text is faster than a search for each."""
-_SPARSE = 1000
-"""A word is rare if it is once in so many characters."""
+_SPARSE = 1000  # a word is rare if it is once in so many characters
 _ESCAPES = re.compile(r"(?:\x1b|\^\[|#033|\\(?:x1b|033|u001b))\[[0-9;]*[A-Za-z]")
 _NOISE = re.compile(r"NVRM:|#012|\*\*|%20|\[\s*\d+\.\d+\]|[\u2500-\u257f]|^[ >]*>", re.MULTILINE)
 """Text that kernel logs, Markdown and frames around tracebacks put between words of a message."""
@@ -54,23 +52,16 @@ Here = Literal["fails", "warns", "unknown", "holds", "not-applicable"]
 
 
 class FoundCause(Struct, frozen=True):
-    """A cause that a text shows.
-
-    Attributes:
-        confidence: ``certain`` only where the text alone names the cause.
-        signature: id of the signature that matched best.
-        seen: the matched words.
-        here: what the rules say of the stack in question; None: no stack was given, or no rule
-            finds this cause.
-        findings: findings of these rules, in JSON form.
-    """
+    """A cause that a text shows."""
 
     cause: Cause
-    confidence: Certainty
-    signature: str
-    seen: str
+    confidence: Certainty  # ``certain`` only where the text alone names the cause
+    signature: str  # id of the signature that matched best
+    seen: str  # the matched words
+    # what the rules say of the stack in question; None: no stack was given, or no rule finds this
+    # cause
     here: Here | None = None
-    findings: tuple[Mapping[str, Any], ...] = ()
+    findings: tuple[Mapping[str, Any], ...] = ()  # findings of these rules, in JSON form
 
     @property
     def rule(self) -> str | None:

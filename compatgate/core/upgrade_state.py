@@ -25,33 +25,24 @@ State = Literal["proposed", "rolling", "stopped", "rolled back", "done"]
 """Stored state. ``stopped``: a person holds it and may resume it; ``rolled back``: for good."""
 Phase = Literal["proposed", "canary", "soak", "wave", "stopped", "rolled back", "done"]
 """The phase that people see: `State`, and the place of a rolling upgrade."""
-ALARM = 0.01
-"""Probability of so many events by chance at or below which a higher rate is a trigger."""
+ALARM = 0.01  # probability of so many events by chance at or below which a higher rate is a trigger
 LEASE = timedelta(minutes=15)
 """The time that a wave belongs to its starter, from the starter's last request."""
 
 
 class Wave(Struct, frozen=True):
-    """Nodes that take the driver together: whole failure domains.
-
-    Attributes:
-        had: those that had the driver before the upgrade was proposed.
-        left_out: those that a person has left out, with a reason.
-        started: when somebody was let start it; None: not yet.
-        finished: when the last of its nodes reported the driver; None: not yet.
-        holder: who rolls it; None: nobody has started it.
-        held_until: the end of the holder's lease.
-    """
+    """Nodes that take the driver together: whole failure domains."""
 
     number: int
     pools: tuple[str, ...]
     nodes: tuple[str, ...]
-    had: frozenset[str] = frozenset()
-    left_out: frozenset[str] = frozenset()
-    started: datetime | None = None
+    had: frozenset[str] = frozenset()  # those that had the driver before the upgrade was proposed
+    left_out: frozenset[str] = frozenset()  # those that a person has left out, with a reason
+    started: datetime | None = None  # when somebody was let start it; None: not yet
+    # when the last of its nodes reported the driver; None: not yet
     finished: datetime | None = None
-    holder: str | None = None
-    held_until: datetime | None = None
+    holder: str | None = None  # who rolls it; None: nobody has started it
+    held_until: datetime | None = None  # the end of the holder's lease
 
     @property
     def expected(self) -> tuple[str, ...]:
@@ -65,24 +56,17 @@ class Wave(Struct, frozen=True):
 
 
 class Upgrade(Struct, frozen=True):
-    """An upgrade and how far it is.
-
-    Attributes:
-        soak_s: seconds from the end of a wave to the start of the next one.
-        why: who stopped it or what rolled it back, in words.
-        health: each node of a wave must report its health before the next wave starts.
-        watched_until: end of the watch after it was done; None: there is none.
-    """
+    """An upgrade and how far it is."""
 
     name: str
     target: str
     driver: str
-    soak_s: int
+    soak_s: int  # seconds from the end of a wave to the start of the next one
     state: State
     waves: tuple[Wave, ...]
-    why: str = ""
-    health: bool = True
-    watched_until: datetime | None = None
+    why: str = ""  # who stopped it or what rolled it back, in words
+    health: bool = True  # each node of a wave must report its health before the next wave starts
+    watched_until: datetime | None = None  # end of the watch after it was done; None: there is none
 
     @property
     def next_wave(self) -> Wave | None:
@@ -101,19 +85,13 @@ class Upgrade(Struct, frozen=True):
 
 
 class NodeState(Struct, frozen=True):
-    """The report of a node.
+    """The report of a node."""
 
-    Attributes:
-        driver: None: not known.
-        since: when it reported this driver for the first time.
-        healthy: it has reported its health with this driver, and lately.
-    """
-
-    driver: str | None
+    driver: str | None  # None: not known
     upgraded: bool
-    since: datetime
+    since: datetime  # when it reported this driver for the first time
     stale: bool = False
-    healthy: bool = False
+    healthy: bool = False  # it has reported its health with this driver, and lately
 
 
 NeedKind = Literal["canary", "entry", "pool"]
@@ -204,21 +182,14 @@ class Comparison(Struct, frozen=True):
 
 
 class Knowledge(Struct, frozen=True):
-    """Everything that an answer depends on besides the upgrade.
-
-    Attributes:
-        approvals: missing ones, in words.
-        needs: of all pools.
-        nodes: by key; one that is missing is not reported.
-        rates: of denials and of Xid errors.
-        problems: why something could not be read, in words; any holds every wave.
-    """
+    """Everything that an answer depends on besides the upgrade."""
 
     now: datetime
-    approvals: tuple[str, ...] = ()
-    needs: tuple[Need, ...] = ()
-    nodes: Mapping[str, NodeState] = {}
-    rates: tuple[Comparison, ...] = ()
+    approvals: tuple[str, ...] = ()  # missing ones, in words
+    needs: tuple[Need, ...] = ()  # of all pools
+    nodes: Mapping[str, NodeState] = {}  # by key; one that is missing is not reported
+    rates: tuple[Comparison, ...] = ()  # of denials and of Xid errors
+    # why something could not be read, in words; any holds every wave
     problems: tuple[str, ...] = ()
 
 

@@ -25,8 +25,7 @@ U = TypeVar("U", bound=Upgrade)
 
 POLL_S = 60
 """Seconds until the next question, where it is not known what will change the answer, and when."""
-LONGEST_POLL_S = 300
-"""Most seconds until the next question: whoever polls also notices triggers."""
+LONGEST_POLL_S = 300  # most seconds until the next question: whoever polls also notices triggers
 _NAMED = 3
 
 
@@ -66,16 +65,11 @@ class Decision(WaveDecision, frozen=True):
 
 
 class _Blocker(Struct, frozen=True):
-    """A reason why a wave may not start.
-
-    Attributes:
-        until: when that ends by itself.
-        starting: it only keeps a wave from starting; one that has started goes on.
-    """
+    """A reason why a wave may not start."""
 
     text: str
-    until: datetime | None = None
-    starting: bool = False
+    until: datetime | None = None  # when that ends by itself
+    starting: bool = False  # it only keeps a wave from starting; one that has started goes on
 
 
 def decide(
@@ -168,7 +162,6 @@ def find_phase(upgrade: Upgrade, known: Knowledge) -> Phase:
 
 
 def _find_blockers(upgrade: Upgrade, known: Knowledge, wave: Wave) -> Iterator[_Blocker]:
-    """Yield why a wave may not start, what people must do first."""
     for text in (*known.problems, *known.approvals):
         yield _Blocker(text)
     for need in known.needs:
@@ -190,7 +183,6 @@ def _find_blockers(upgrade: Upgrade, known: Knowledge, wave: Wave) -> Iterator[_
 
 
 def _find_soak(upgrade: Upgrade, known: Knowledge, waves: tuple[Wave, ...]) -> Iterator[_Blocker]:
-    """Yield that the last of some waves soaks; one without nodes has no soak of its own."""
     last = next((wave for wave in reversed(waves) if wave.expected), None)
     end = last.finished + timedelta(seconds=upgrade.soak_s) if last and last.finished else None
     if last and end and known.now < end:
@@ -206,7 +198,6 @@ def _find_open_rates(known: Knowledge) -> Iterator[_Blocker]:
 
 
 def _find_unfinished(upgrade: Upgrade, known: Knowledge, wave: Wave) -> Iterator[_Blocker]:
-    """Yield what an earlier wave still lacks."""
     if not wave.is_over:
         started = "has not finished" if wave.started else "has not started"
         yield _Blocker(f"wave {wave.number} {started}: {_count_lacking(wave, upgrade, known)}")

@@ -21,23 +21,17 @@ CudaBuild = tuple[int, ...]
 
 
 class Version(Struct, frozen=True, gc=False, array_like=True, eq=False, order=False):
-    """A version that compares by its numbers.
+    """A version that compares by its numbers."""
 
-    Attributes:
-        text: as written by the user or the vendor.
-        parts: the numeric release as stated, e.g. ``(535, 104, 5)``.
-        key: sort key: parts without trailing zeros, then 0 for a pre-release, 1 otherwise.
-        cuda: the CUDA that the component was built for, from its local version (``+cu121``).
-        local: the local version label without the plus sign, ``""`` without a label.
-        whole: the version in the form of PEP 440, where its numbers and label do not say all of it
-            (an epoch, a pre-, post- or development release); else ``""``.
-    """
-
-    text: str
-    parts: tuple[int, ...]
+    text: str  # as written by the user or the vendor
+    parts: tuple[int, ...]  # the numeric release as stated, e.g. ``(535, 104, 5)``.
+    # sort key: parts without trailing zeros, then 0 for a pre-release, 1 otherwise
     key: tuple[tuple[int, ...], int]
+    # the CUDA that the component was built for, from its local version (``+cu121``)
     cuda: CudaBuild | None = None
-    local: str = ""
+    local: str = ""  # the local version label without the plus sign, ``""`` without a label
+    # the version in the form of PEP 440, where its numbers and label do not say all of it (an
+    # epoch, a pre-, post- or development release); else ``""``
     whole: str = ""
 
     @property
@@ -177,8 +171,7 @@ def gpus_of_label(label: str) -> str:
     return next((gpus for word, gpus in _OTHER_GPUS.items() if label.startswith(word)), "")
 
 
-_Parser = Callable[[str, str], Version]
-"""From a component's name and a text; raises `BadInput`."""
+_Parser = Callable[[str, str], Version]  # from a component's name and a text; raises `BadInput`
 
 
 @lru_cache(maxsize=16384)
@@ -192,7 +185,10 @@ def parse_version(component: str, text: str) -> Version:
     if not clean.isascii():
         raise _version_error(resolved.component.name, text, "versions are written in ASCII")
     if clean[:1].isalpha():
-        clean = _strip_name(resolved.component.name, clean)
+        # Files and tags repeat the part's own name: TensorRT-8.6.1.6. Any other word is refused.
+        match = _NAMED.fullmatch(clean)
+        if match and canonical_name(match[1].lower()) == resolved.component.name:
+            clean = match[2]
     if _SERIES.fullmatch(clean) and resolved.component.scheme != "driver":
         clean = clean[:-2]
     version = _PARSERS[resolved.component.scheme](resolved.component.name, clean)
@@ -206,15 +202,6 @@ def parse_version(component: str, text: str) -> Version:
 _SERIES = re.compile(r"\d+(?:\.\d+)+\.[xX]")
 """A series, ``2.2.x``, which is ``2.2``; a major alone is refused where it says too little."""
 _NAMED = re.compile(r"([A-Za-z].*?)[-_ ]*([vb]?\d.*)")
-
-
-def _strip_name(name: str, text: str) -> str:
-    """Return a version without the part's own name, which files and tags repeat.
-
-    ``TensorRT-8.6.1.6`` and ``cuDNN 8.9`` are read; any other word stays, and is refused.
-    """
-    match = _NAMED.fullmatch(text)
-    return match[2] if match and canonical_name(match[1].lower()) == name else text
 
 
 def _version_error(component: str, text: str, example: str) -> BadInput:
@@ -275,34 +262,24 @@ _MAJOR = re.compile(r"\d{1,2}")
 
 
 def _library_parser(example: str) -> _Parser:
-    """Return a parser of dotted versions and NVIDIA's integers; the fourth part is a build."""
-
     def read(name: str, text: str) -> Version:
         stem, _, label = text.partition("+")
-        if parts := _split_integer(stem):
+        if re.fullmatch(r"\d{4,6}", stem):
+            # 90100 is 9.1.0, and 8907 of the older form is 8.9.7. Sources: cuDNN 9.0.0 Release
+            # Notes, CUDNN_VERSION is major * 1000 + ... before 9 and major * 10000 + ... from 9 on;
+            # NVIDIA/nccl src/nccl.h.in, NCCL_VERSION changed in the same way with 2.9.
+            number = int(stem)
+            scale = 1000 if number < 10000 else 10000
+            parts = (number // scale, number % scale // 100, number % 100)
             return _make_library_version(text, parts, label)
         match = _LIBRARY.fullmatch(text)
         alone = name == "cudnn" and _MAJOR.fullmatch(stem)  # images and bug reports name no more
         if not match or ("." not in match[1] and not alone):
             raise _version_error(name, text, example)
-        return _make_library_version(
-            text, tuple(int(p) for p in match[1].split(".")), match["local"] or ""
-        )
+        numbers = tuple(int(p) for p in match[1].split("."))
+        return _make_library_version(text, numbers, match["local"] or "")
 
     return read
-
-
-def _split_integer(digits: str) -> tuple[int, ...] | None:
-    """Split an integer version: ``90100`` is 9.1.0, and ``8907`` of the older form is 8.9.7.
-
-    Sources: cuDNN 9.0.0 Release Notes, CUDNN_VERSION is major * 1000 + ... before 9 and major *
-    10000 + ... from 9 on; NVIDIA/nccl src/nccl.h.in, NCCL_VERSION changed in the same way with 2.9.
-    """
-    if not re.fullmatch(r"\d{4,6}", digits):
-        return None
-    number = int(digits)
-    scale = 1000 if number < 10000 else 10000
-    return (number // scale, number % scale // 100, number % 100)
 
 
 def _make_library_version(text: str, parts: tuple[int, ...], label: str) -> Version:

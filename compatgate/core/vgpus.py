@@ -25,21 +25,13 @@ _SEPARATORS = re.compile(r"[^a-z0-9]+")
 
 
 class VgpuName(Struct, frozen=True):
-    """The parts of a vGPU's name.
+    """The parts of a vGPU's name."""
 
-    Attributes:
-        prefix: as it was written, in lower case.
-        slices: compute slices of the MIG instance behind it; empty: time-sliced.
-        memory: GB; 0 stands for 512 MB.
-        series: ``A``, ``B``, ``B4``, ``C`` or ``Q``.
-        media: ``ME``, ``NOME``, ``MEALL``, ``GFX`` or empty.
-    """
-
-    prefix: str
-    slices: str
-    memory: int
-    series: str
-    media: str
+    prefix: str  # as it was written, in lower case
+    slices: str  # compute slices of the MIG instance behind it; empty: time-sliced
+    memory: int  # GB; 0 stands for 512 MB
+    series: str  # ``A``, ``B``, ``B4``, ``C`` or ``Q``
+    media: str  # ``ME``, ``NOME``, ``MEALL``, ``GFX`` or empty
 
     @property
     def ending(self) -> str:

@@ -20,11 +20,10 @@ from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.performance import near_names
 from compatgate.core.stack import parse_stack_text
-from compatgate.core.versions import Version, parse_version, split_tag
+from compatgate.core.versions import parse_version, split_tag
 from compatgate.errors import BadInput
 
-MAX_QUESTION = 2000
-"""Characters of a question; what is longer is pasted text."""
+MAX_QUESTION = 2000  # characters of a question; what is longer is pasted text
 _NOISE = frozenset(
     (
         *("+", "&", "?", "a", "all", "allowed", "an", "and", "any", "are", "build", "built", "can"),
@@ -50,17 +49,12 @@ _OTHERS = 6
 
 
 class Assumption(Struct, frozen=True):
-    """A release that was taken where the question names a series.
-
-    Attributes:
-        said: the series, as it was written.
-        others: other known releases of the series, newest first.
-    """
+    """A release that was taken where the question names a series."""
 
     component: str
-    said: str
+    said: str  # the series, as it was written
     taken: str
-    others: tuple[str, ...]
+    others: tuple[str, ...]  # other known releases of the series, newest first
 
     @property
     def message(self) -> str:
@@ -74,13 +68,9 @@ class Assumption(Struct, frozen=True):
 
 
 class WordedQuestion(Struct, frozen=True):
-    """A question read from words.
+    """A question read from words."""
 
-    Attributes:
-        target: its name; empty: none was named.
-    """
-
-    target: str = ""
+    target: str = ""  # its name; empty: none was named
     stack: dict[str, Any] = {}
     image: str = ""
     driver: str = ""
@@ -139,8 +129,6 @@ def _split_words(text: str) -> list[str]:
 
 
 class _Reader:
-    """Reads the words of one question."""
-
     def __init__(self, facts: Facts, targets: dict[str, str]) -> None:
         self._facts, self._targets = facts, targets
         self._exact: dict[str, Any] = {}
@@ -154,7 +142,7 @@ class _Reader:
             rest = rest[self._read_word(rest) :]
         assumptions = tuple(filter(None, map(self._take_release, self._series)))
         self._place_label()
-        stack = {name: self._exact[name] for name in self._exact}
+        stack = {**self._exact}
         if self._arch:
             stack["arch"] = "+".join(self._arch)
         return WordedQuestion(
@@ -186,10 +174,11 @@ class _Reader:
         if word.casefold() in _NOISE:
             return 1
         if _VERSION.fullmatch(word):
-            hint = f"write the name before it, like torch {word}"
-            raise BadInput(
-                f"the version {word} has no name", field="question", value=word, hint=hint
+            what, hint = (
+                f"the version {word} has no name",
+                f"write the name before it, like torch {word}",
             )
+            raise BadInput(what, field="question", value=word, hint=hint)
         return self._read_named(word, following) or self._read_gpu(words) or self._refuse(word)
 
     def _read_single(self, word: str) -> bool:
@@ -205,7 +194,6 @@ class _Reader:
         return True
 
     def _read_named(self, word: str, following: str) -> int:
-        """Read a name and the version that follows."""
         version = _VERSION.fullmatch(following)
         component = find_component(word)
         if version and (component or re.fullmatch(r"[a-z][\w.-]*", word, re.IGNORECASE)):
@@ -225,9 +213,8 @@ class _Reader:
 
     def _read_place(self, words: Sequence[str]) -> int:
         if len(words) == 1:
-            raise BadInput(
-                "no target follows the @", field="question", hint="for example @ prod-a100"
-            )
+            hint = "for example @ prod-a100"
+            raise BadInput("no target follows the @", field="question", hint=hint)
         if name := self._targets.get(words[1].casefold()):
             self._set_target(name)
             return 2
@@ -297,11 +284,9 @@ class _Reader:
         said = self._series[name]
         plain, plus, label = said.partition("+")
         parts = plain.split(".")
-        if (
-            len(parts) >= _SERIES_PARTS
-            or name in ("cuda", "python")
-            or not plain.replace(".", "").isdecimal()
-        ):
+        if name in ("cuda", "python") or not plain.replace(".", "").isdecimal():
+            return None
+        if len(parts) >= _SERIES_PARTS:
             return None
         wanted = tuple(map(int, parts))
         found = [
@@ -310,19 +295,19 @@ class _Reader:
             if version.at(len(wanted)) == wanted and re.fullmatch(r"[\d.]+", version.public)
         ]
         label = label or (self._label if name in _SAME_INDEX else "")
-        built = [version for version in found if self._has_build(name, version, label)]
+        table = self._facts.framework(name) if label else None
+        known = table.by_version if table else {}
+        built = [
+            version
+            for version in found
+            if not label
+            or (version in known and any(one.label == label for one in known[version].builds))
+        ]
         texts = list(dict.fromkeys(version.public for version in built or found))
         if not texts:
             return None
         self._exact[name] = texts[0] + (f"{plus}{label}" if plus else "")
         return Assumption(name, said, texts[0], tuple(texts[1:]))
-
-    def _has_build(self, name: str, version: Version, label: str) -> bool:
-        table = self._facts.framework(name)
-        release = table.by_version.get(version) if table else None
-        return not label or (
-            release is not None and any(build.label == label for build in release.builds)
-        )
 
     def _place_label(self) -> None:
         """Give the label to what carries labels, else read it as the CUDA of the stack."""
@@ -338,10 +323,8 @@ class _Reader:
             return
         cuda = split_tag(self._label[2:])
         if len(cuda) == 1:
-            hint = "name the minor, too, like cu128"
-            raise BadInput(
-                "names only CUDA's major version", field="cuda", value=self._label, hint=hint
-            )
+            what, hint = "names only CUDA's major version", "name the minor, too, like cu128"
+            raise BadInput(what, field="cuda", value=self._label, hint=hint)
         text = ".".join(map(str, cuda))
         self._exact["cuda"] = self._once("cuda", self._exact.get("cuda", ""), text)
 

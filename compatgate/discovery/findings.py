@@ -19,8 +19,7 @@ from compatgate.core.components import is_framework
 from compatgate.core.facts.nvidia import CudaArch
 from compatgate.core.facts.packages import NO_KNOWN_PACKAGES
 from compatgate.core.facts.records import Record
-from compatgate.core.gpu_code import Arch
-from compatgate.core.gpu_runs import find_run_mode
+from compatgate.core.gpu_code import Arch, find_run_mode
 from compatgate.discovery.gpucode import GpuCode, in_order
 from compatgate.discovery.libraries import observe_library, observe_major
 from compatgate.discovery.observations import Conflict, Observation, settle

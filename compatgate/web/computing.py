@@ -63,7 +63,7 @@ _MODULES = (
     "compatgate.cli.main",
     "compatgate.core.compare.backtest",
     "compatgate.core.compare.plan",
-    "compatgate.core.solve_question",
+    "compatgate.core.solve",
     "compatgate.service.changes.comparison.service",
 )
 """Modules that a child would import at each call."""

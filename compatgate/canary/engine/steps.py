@@ -23,7 +23,7 @@ from compatgate.canary.run import Origin, Report, StepResult, merge_reports
 from compatgate.canary.witness.challenge import strip_signatures
 from compatgate.canary.witness.lookout import Lookout
 from compatgate.canary.workload import Workload
-from compatgate.core.gpu_runs import find_run_mode
+from compatgate.core.gpu_code import find_run_mode
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import parse_stack
 from compatgate.errors import InfrastructureError

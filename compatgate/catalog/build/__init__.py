@@ -23,17 +23,11 @@ class Misfit(Exception):
 
 
 class Table(NamedTuple):
-    """The source of a table.
+    """The source of a table."""
 
-    Attributes:
-        source: the fact file, without its ending.
-        module: module of this package that decodes it; empty: the parsed file.
-        name: of the table in that module.
-    """
-
-    source: str
-    module: str
-    name: str = ""
+    source: str  # the fact file, without its ending
+    module: str  # module of this package that decodes it; empty: the parsed file
+    name: str = ""  # of the table in that module
 
 
 _MODULES = {
@@ -64,8 +58,7 @@ _MODULES = {
         "glibc",
     ),
 }
-_SOURCES = {"vgpu_types": "vgpu"}
-"""Fact files of tables that are not named after them."""
+_SOURCES = {"vgpu_types": "vgpu"}  # fact files of tables that are not named after them
 TABLES: dict[str, Table] = {
     name: Table(_SOURCES.get(name, name), module, name)
     for module, names in _MODULES.items()

@@ -18,14 +18,7 @@ from msgspec import NODEFAULT, Struct, ValidationError, convert
 from msgspec.structs import fields
 
 from compatgate.catalog.build import Misfit
-from compatgate.catalog.build.values import (
-    Record,
-    driver,
-    gpu_code,
-    pair,
-    pairs,
-    record_source,
-)
+from compatgate.catalog.build.values import Record, driver, gpu_code, pair, pairs, record_source
 from compatgate.catalog.sources import Step
 from compatgate.core.constraints import Constraint, parse_constraint
 from compatgate.core.facts.nvidia import Pair, Source
@@ -40,33 +33,23 @@ Read = Callable[[Any, Record], Any]
 
 
 class Shape(NamedTuple):
-    """The difference between a struct and its records.
+    """The difference between a struct and its records."""
 
-    Attributes:
-        names: the file's names of fields, where they are not the struct's.
-        make: returns fields that are not in the record, or not in this form; a tuple, a struct or a
-            dict of structs is taken as it is.
-        order: fields whose rows are sorted, each with the attribute that they are sorted by.
-    """
-
-    names: Mapping[str, str] = {}
+    names: Mapping[str, str] = {}  # the file's names of fields, where they are not the struct's
+    # returns fields that are not in the record, or not in this form; a tuple, a struct or a dict of
+    # structs is taken as it is
     make: Callable[[Record], Mapping[str, Any]] = lambda _: {}
+    # fields whose rows are sorted, each with the attribute that they are sorted by
     order: Mapping[str, str] = {}
 
 
 class _Field(NamedTuple):
-    """A field of a struct.
-
-    Attributes:
-        key: its name in the file.
-        read: reads its value; None: msgspec alone does.
-        empty: stands for null; NODEFAULT: the field must be stated.
-    """
+    """A field of a struct."""
 
     name: str
-    key: str
-    read: Read | None
-    empty: Any
+    key: str  # its name in the file
+    read: Read | None  # reads its value; None: msgspec alone does
+    empty: Any  # stands for null; NODEFAULT: the field must be stated
     has_default: bool
     order: str
 
@@ -128,7 +111,6 @@ class Decoder:
         return self._plans[kind, form]
 
     def _reader(self, hint: Any, form: str) -> Read | None:
-        """Return what reads values of a type; None: they are as msgspec converts them."""
         origin, args = get_origin(hint), get_args(hint)
         if origin is Annotated:
             return self._reader(args[0], args[1] if isinstance(args[1], str) else form)
@@ -230,7 +212,6 @@ def _step(step: Step, read: Read, value: Any, row: Record) -> Any:
 
 
 def _made(shape: Shape, record: Record) -> Record:
-    """Return the fields that a shape makes; an error of the core names the field in the record."""
     try:
         return shape.make(record)
     except CompatgateError as error:
@@ -242,7 +223,6 @@ def _made(shape: Shape, record: Record) -> Record:
 
 
 def _empty_of(hint: Any) -> Any:
-    """Return what stands for null in a field of a type."""
     while get_origin(hint) is Annotated:
         hint = get_args(hint)[0]
     if NoneType in get_args(hint):

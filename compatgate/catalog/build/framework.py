@@ -161,7 +161,6 @@ def _build(row: Record) -> Record:
 
 
 def _requirements(groups: Any, whole: Record) -> Record:
-    """Return all requirements of some groups, and the source of the first."""
     return {
         "requires": [text for group in groups for text in group["packages"]],
         "requires_source": _part_source(groups[0], whole) if groups else None,

@@ -6,13 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from compatgate.catalog.build.decode import Decoder, Shape
-from compatgate.catalog.build.values import (
-    Record,
-    pair,
-    pairs,
-    record_source,
-    source,
-)
+from compatgate.catalog.build.values import Record, pair, pairs, record_source, source
 from compatgate.core import vocabulary
 from compatgate.core.facts.nvidia import (
     Cudnn,
@@ -43,7 +37,6 @@ def _cudnn(document: Record) -> Record:
 
 
 def _cudnn_release(row: Record) -> Record:
-    """Part a release into its builds for each CUDA major; its version has three parts."""
     return {
         "version": ".".join(row["version"].split(".")[:3]),
         "builds": {int(m): {**row, "major": int(m)} for m in sorted(row["cuda_majors"])},
@@ -104,7 +97,6 @@ def _nccl_capabilities(row: Record) -> dict[int, Pair]:
 
 
 def _package_records(document: Record) -> Record:
-    """Give each record the name of its package."""
     name = document["package"]
     return {"records": [{"package": name, **row} for row in document.get("records") or ()]}
 
@@ -133,7 +125,6 @@ def _cuda_components(document: Record) -> Record:
 
 
 def _toolkits(component: str, major: str, document: Record) -> dict[str, tuple[Pair, ...]]:
-    """Map each version of a component to the toolkits of a CUDA major that have it, ascending."""
     built = [
         (release["components"].get(component), release["cuda"]) for release in document["releases"]
     ]

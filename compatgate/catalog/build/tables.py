@@ -43,8 +43,7 @@ TABLES: dict[str, type] = {
 }
 GAPS = {" ... ": (240, ""), " .. ": (24, ""), "<>": (64, "blank"), "~": (3, "word")}
 """Marks in a pattern: characters at most, and what the gap does not have."""
-MIN_PIECE = 2
-"""Characters of a piece at least: shorter ones are everywhere."""
+MIN_PIECE = 2  # characters of a piece at least: shorter ones are everywhere
 _FIELDS = re.compile(r"\{(\w*)\}")
 _GAP = re.compile("(" + "|".join(map(re.escape, GAPS)) + ")")
 
@@ -61,7 +60,6 @@ def _precision(document: Record) -> Record:
 
 
 def _error_table(document: Record) -> Record:
-    """Put the words of signatures, and what they are of, into their frames."""
     known = {cause["id"] for cause in document["causes"]}
     frames = {frame["id"]: frame["text"] for frame in document.get("frames") or ()}
     rows = []
@@ -98,15 +96,11 @@ def _wheel_place(row: Record) -> Record:
 
 
 def _pattern(text: str) -> Pattern:
-    """Split a pattern at its gaps."""
     first, *rest = _GAP.split(text)
     pieces = [Piece(first)]
     pieces += [Piece(words, *GAPS[mark]) for mark, words in zip(rest[::2], rest[1::2], strict=True)]
     if any(len(piece.text) < MIN_PIECE and not piece.text.isdigit() for piece in pieces):
-        raise BadInput(
-            f"{text!r} has a piece of fewer than {MIN_PIECE} characters",
-            field="text",
-        )
+        raise BadInput(f"{text!r} has a piece of fewer than {MIN_PIECE} characters", field="text")
     return tuple(pieces)
 
 

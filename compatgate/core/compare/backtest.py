@@ -87,20 +87,13 @@ class BacktestCounts(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Backtest(Struct, frozen=True):
-    """The difference that a change makes to recorded questions.
+    """The difference that a change makes to recorded questions."""
 
-    Attributes:
-        groups: by effect, worst first; in it by cause, then the most asked.
-        questions: number of questions decided on both sides.
-        decisions: number of their recorded decisions.
-        unread: why a question could not be re-evaluated, by its verdict.
-    """
-
-    groups: tuple[BacktestGroup, ...]
+    groups: tuple[BacktestGroup, ...]  # by effect, worst first; in it by cause, then the most asked
     counts: BacktestCounts
-    questions: int
-    decisions: int
-    unread: dict[str, str]
+    questions: int  # number of questions decided on both sides
+    decisions: int  # number of their recorded decisions
+    unread: dict[str, str]  # why a question could not be re-evaluated, by its verdict
 
     @property
     def summary(self) -> str:
@@ -118,8 +111,6 @@ class Backtest(Struct, frozen=True):
 
 
 class _Changed(Struct, frozen=True):
-    """A question whose answer differs, as one member of a group."""
-
     subject: Subject
     effect: Effect
     reason: Reason

@@ -283,7 +283,6 @@ def _find_decisive(old: Verdict, new: Verdict) -> tuple[Finding | None, ReasonCa
 def _count_nodes(
     target: str, answer: Verdict, pools: Sequence[str] = ()
 ) -> dict[tuple[str, str], int]:
-    """Return the declared nodes of some pools of an answer; of all, where none is named."""
     return {
         (target, pool["name"]): pool["count"]
         for pool in answer.pools

@@ -32,18 +32,13 @@ CHANGE_ORDER: dict[Change, int] = {"improves": 0, "same": 1, "worsens": 2, "brea
 
 
 class VerdictChange(Struct, frozen=True):
-    """What differs between two verdicts on one stack.
-
-    Attributes:
-        cause: cause of a worse answer, facts first; None: the answer is not worse.
-        is_open: it is not known that the stack continues to work.
-        worked: the vendors' facts did not stand against the stack before.
-    """
+    """What differs between two verdicts on one stack."""
 
     change: Change = "same"
+    # cause of a worse answer, facts first; None: the answer is not worse
     cause: Cause | None = None
-    is_open: bool = False
-    worked: bool = True
+    is_open: bool = False  # it is not known that the stack continues to work
+    worked: bool = True  # the vendors' facts did not stand against the stack before
     lost: tuple[Finding, ...] = ()
     gained: tuple[Finding, ...] = ()
 
@@ -99,75 +94,52 @@ def cause_of(finding: Finding) -> Cause:
 
 
 class Reason(Struct, frozen=True):
-    """Why an answer differs, as whoever asks sees it.
-
-    Attributes:
-        rule: that decides the difference; None: the target or its policy does.
-        places: target and pool of the nodes that it concerns, with their number.
-    """
+    """Why an answer differs, as whoever asks sees it."""
 
     cause: ReasonCause
-    rule: str | None
+    rule: str | None  # that decides the difference; None: the target or its policy does
     message: str
+    # target and pool of the nodes that it concerns, with their number
     places: dict[tuple[str, str], int]
 
 
 class Difference(VerdictChange, frozen=True, kw_only=True):
-    """One stack on one pool, or on several as one question, before and after a change.
+    """One stack on one pool, or on several as one question, before and after a change."""
 
-    Attributes:
-        pool: empty: the question is about several pools, and the worst one counts.
-        stack: after the change, in JSON form.
-        before: verdict; None: there was no answer.
-        after: verdict; None: there is no answer.
-        allowed: what the policy decided before, and what it decides after.
-        effect: None: the answer is the same for its asker.
-        lost: as of `VerdictChange`, with fixes.
-    """
-
-    pool: str
-    stack: dict[str, Any]
-    before: Outcome | None
-    after: Outcome | None
-    allowed: tuple[bool, bool]
-    effect: Effect | None = None
+    pool: str  # empty: the question is about several pools, and the worst one counts
+    stack: dict[str, Any]  # after the change, in JSON form
+    before: Outcome | None  # None: there was no answer
+    after: Outcome | None  # None: there is no answer
+    allowed: tuple[bool, bool]  # what the policy decided before, and what it decides after
+    effect: Effect | None = None  # None: the answer is the same for its asker
     reason: Reason | None = None
 
 
 class Subject(Struct, frozen=True):
-    """An entry in use or a stack that was asked about; a comparison adds the last two fields.
-
-    Attributes:
-        name: of the entry, or id of the newest verdict or of the run.
-        status: of the entry; ``running`` of a stack.
-        row: the entry itself, whose sample stacks are evaluated, each pool by itself; None:
-            ``stack`` is.
-        within: names of the pools that a question was limited to; empty: every pool.
-        apart: each pool of a stack is evaluated by itself: one that fails already must not hide
-            another that begins to fail.
-        places: where to decide before and after; None: on the target of that name.
-        asked_by: who asked, the latest first.
-        verdicts: ids of all verdicts on the question.
-        open: why it cannot be evaluated, in words.
-    """
+    """An entry in use or a stack that was asked about; a comparison adds the last two fields."""
 
     kind: Literal["entry", "stack", "run"]
-    name: str
+    name: str  # of the entry, or id of the newest verdict or of the run
     target: str
-    status: str = "running"
+    status: str = "running"  # of the entry; ``running`` of a stack
+    # the entry itself, whose sample stacks are evaluated, each pool by itself; None: ``stack`` is
     row: Entry | None = None
     stack: dict[str, Any] = {}
     image: str | None = None
+    # names of the pools that a question was limited to; empty: every pool
     within: tuple[str, ...] = ()
+    # each pool of a stack is evaluated by itself: one that fails already must not hide another that
+    # begins to fail
     apart: bool = False
+    # where to decide before and after; None: on the target of that name
     places: tuple[Target, Target] | None = None
     decisions: int = 0
-    asked_by: tuple[str, ...] = ()
+    asked_by: tuple[str, ...] = ()  # who asked, the latest first
     first_asked: datetime | None = None
     last_asked: datetime | None = None
-    verdicts: tuple[str, ...] = ()
+    verdicts: tuple[str, ...] = ()  # ids of all verdicts on the question
     cases: tuple[Difference, ...] = ()
-    open: tuple[str, ...] = ()
+    open: tuple[str, ...] = ()  # why it cannot be evaluated, in words
 
     @property
     def entry(self) -> str:
@@ -232,22 +204,17 @@ def _worst(outcomes: Iterable[Outcome | None]) -> Outcome:
 
 
 class TargetDifferences(Struct, frozen=True, kw_only=True):
-    """What a change of a target's pools and stacks does to all in use there.
+    """What a change of a target's pools and stacks does to all in use there."""
 
-    Attributes:
-        verdict: ``fail``: a subject breaks; ``unknown``: none is known to break, and some are not
-            known to work; ``warn``: a subject gets worse.
-        host: new findings about the changed pools themselves.
-        subjects: those that concern the changed pools, worst first.
-    """
-
-    subjects: tuple[Subject, ...] = ()
+    subjects: tuple[Subject, ...] = ()  # those that concern the changed pools, worst first
     target: str
     set: dict[str, Any]
+    # ``fail``: a subject breaks; ``unknown``: none is known to break, and some are not known to
+    # work; ``warn``: a subject gets worse
     verdict: Outcome
     allowed: bool
     mode: Mode
-    host: tuple[Finding, ...]
+    host: tuple[Finding, ...]  # new findings about the changed pools themselves
     remarks: tuple[str, ...] = ()
     before: tuple[dict[str, Any], ...]
     after: tuple[dict[str, Any], ...]

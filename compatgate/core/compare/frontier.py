@@ -25,16 +25,12 @@ from compatgate.core.rules import BY_ID
 from compatgate.core.stack import Stack
 from compatgate.core.versions import Version
 
-MAX_PAIRS = 400
-"""Pairs of stack and pool that a frontier asks about each driver release."""
+MAX_PAIRS = 400  # pairs of stack and pool that a frontier asks about each driver release
 _MAX_REASONS = 4
-_MAX_KNOWN = 10_000
-"""Most answers by the facts that plans share."""
-_MAX_SHARED = 4
-"""Most different waivers and days whose answers are kept."""
+_MAX_KNOWN = 10_000  # most answers by the facts that plans share
+_MAX_SHARED = 4  # most different waivers and days whose answers are kept
 _UNKNOWN, _FAIL = OUTCOME_RANK["unknown"], OUTCOME_RANK["fail"]
-_Judged = tuple[int, tuple[str, ...]]
-"""Rank of the worst finding, and the rules that give it."""
+_Judged = tuple[int, tuple[str, ...]]  # rank of the worst finding, and the rules that give it
 _shared: WeakKeyDictionary[Facts, dict[tuple[bytes, str], dict[bytes, _Judged]]] = (
     WeakKeyDictionary()
 )
@@ -89,8 +85,6 @@ class Placed(Struct, frozen=True):
 
 
 class _Alike(Struct, frozen=True):
-    """Equal stacks on the same pool, with the names of all their subjects."""
-
     stack: Stack
     pool: Pool
     subjects: set[str]
@@ -142,7 +136,12 @@ def find_frontier(
     unknown verdict does not keep a subject.
     """
     others = {name: value for name, value in changes.items() if name != "driver"}
-    pairs = _spread([one for one in placed if one.pool.driver_os == "linux"])
+    of_subject: dict[str, list[Placed]] = {}
+    for one in placed:
+        if one.pool.driver_os == "linux":
+            of_subject.setdefault(one.subject, []).append(one)
+    # The first of each subject comes first, so that a limit leaves out no subject.
+    pairs = [one for some in zip_longest(*of_subject.values()) for one in some if one is not None]
     alike: dict[bytes, _Alike] = {}
     for one in pairs[:MAX_PAIRS]:
         stack = change_stack(one.stack, changes)
@@ -159,15 +158,6 @@ def find_frontier(
     first = next((row.first for row in rows if row.first), None) if kept else None
     subjects = {name for one in kept for name in one.subjects}
     return DriverFrontier(len(subjects), tuple(rows), first, len(pairs) <= MAX_PAIRS)
-
-
-def _spread(pairs: Iterable[Placed]) -> list[Placed]:
-    """Return pairs with the first of each subject first, so that a limit leaves out no subject."""
-    of_subject: dict[str, list[Placed]] = {}
-    for one in pairs:
-        of_subject.setdefault(one.subject, []).append(one)
-    rounds = zip_longest(*of_subject.values())
-    return [one for some in rounds for one in some if one is not None]
 
 
 def _make_row(

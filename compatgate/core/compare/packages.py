@@ -78,13 +78,19 @@ def report_packages(
 
     The questions are recent ones about the target, each once.
     """
-    policies = [replace(target.policy, packages=mode) for mode in ("audit", "enforce")]
-    sides = [
+    before, after = (
         State(world.facts, world.matrix, {target.name: replace(target, policy=policy)})
-        for policy in policies
-    ]
+        for policy in (replace(target.policy, packages=mode) for mode in ("audit", "enforce"))
+    )
     entries = list_entries_in_use(world.matrix, target.name)
-    compared = compare(sides[0], sides[1], [*questions, *entries], now, with_fixes=False)
+    compared = compare(before, after, [*questions, *entries], now, with_fixes=False)
+    open_: list[str] = []
+    for one in compared:
+        if one.open:
+            name = f"entry {one.name}" if one.kind == "entry" else one.name
+            open_.append(f"{name}: {'; '.join(one.open)}")
+        elif one.cases[0].before is None and one.cases[0].reason:
+            open_.append(f"{one.name}: {one.cases[0].reason.message}")
     checked = [one for one in compared if one.cases and one.cases[0].before is not None]
     asked = [one for one in checked if one.kind != "entry"]
     used = [one for one in checked if one.kind == "entry"]
@@ -97,21 +103,12 @@ def report_packages(
         len(used),
         [one.name for one in used if _is_stopped(one)],
         _list_packages(world.facts, target, checked),
-        list(dict.fromkeys(_list_open(compared))),
+        list(dict.fromkeys(open_)),
     )
 
 
 def _is_stopped(subject: Subject) -> bool:
     return any(case.allowed == (True, False) for case in subject.cases)
-
-
-def _list_open(subjects: Iterable[Subject]) -> Iterator[str]:
-    for one in subjects:
-        if one.open:
-            name = f"entry {one.name}" if one.kind == "entry" else one.name
-            yield f"{name}: {'; '.join(one.open)}"
-        elif one.cases[0].before is None and one.cases[0].reason:
-            yield f"{one.name}: {one.cases[0].reason.message}"
 
 
 def _list_packages(facts: Facts, target: Target, checked: Iterable[Subject]) -> list[OpenPackage]:

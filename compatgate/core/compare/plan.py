@@ -24,7 +24,7 @@ from compatgate.core.compare.differences import (
     weight_of,
 )
 from compatgate.core.compare.frontier import DriverFrontier, FactsEvaluator, Placed, find_frontier
-from compatgate.core.compare.ranges import EntryEdit, RangeChange, branches_between, edit_entry
+from compatgate.core.compare.upgrades import EntryEdit, RangeChange, branches_between, edit_entry
 from compatgate.core.compare.waves import RACK_LABELS, PlannedNode, UpgradeOrder, order_upgrade
 from compatgate.core.compare.what_if import what_if
 from compatgate.core.compare.worlds import Evaluator, State
@@ -38,23 +38,16 @@ from compatgate.core.stack import parse_stack
 
 
 class Question(Struct, frozen=True):
-    """The subject of a plan.
-
-    Attributes:
-        pools: of the target that change.
-        changes: resolved to versions, as of `compatgate.core.compare.what_if.what_if`.
-        running: stacks that the gate has allowed there, to be evaluated pool by pool.
-        rack_labels: labels whose value names a rack.
-        remarks: on how the changes were chosen, and on what was left out.
-    """
+    """The subject of a plan."""
 
     target: Target
-    pools: tuple[Pool, ...]
-    changes: dict[str, Any]
+    pools: tuple[Pool, ...]  # of the target that change
+    changes: dict[str, Any]  # resolved to versions, as of `compatgate.core.compare.what_if.what_if`
+    # stacks that the gate has allowed there, to be evaluated pool by pool
     running: tuple[Subject, ...] = ()
     nodes: tuple[PlannedNode, ...] = ()
-    rack_labels: tuple[str, ...] = RACK_LABELS
-    remarks: tuple[str, ...] = ()
+    rack_labels: tuple[str, ...] = RACK_LABELS  # labels whose value names a rack
+    remarks: tuple[str, ...] = ()  # on how the changes were chosen, and on what was left out
 
 
 class CauseGroup(Struct, frozen=True):
@@ -93,20 +86,15 @@ class OwedRun(Struct, frozen=True):
 
 
 class Plan(TargetDifferences, frozen=True, kw_only=True):
-    """The plan of an upgrade.
+    """The plan of an upgrade."""
 
-    Attributes:
-        groups: why subjects get worse: facts first, then matrix, then evidence.
-        edits: edits of entries that only the matrix breaks.
-        entries_yaml: the edited entries as documents; empty: the documents are not known.
-    """
-
+    # why subjects get worse: facts first, then matrix, then evidence
     groups: tuple[CauseGroup, ...]
-    edits: tuple[EntryEdit, ...]
+    edits: tuple[EntryEdit, ...]  # edits of entries that only the matrix breaks
     owed: tuple[OwedRun, ...]
     frontier: DriverFrontier
     order: UpgradeOrder
-    entries_yaml: str = ""
+    entries_yaml: str = ""  # the edited entries as documents; empty: the documents are not known
 
     @property
     def summary(self) -> str:
@@ -139,8 +127,6 @@ def make_plan(asked: Question, *, facts: Facts, matrix: Matrix, now: datetime) -
 
 
 class _Planner:
-    """Makes one plan; holds what its parts share."""
-
     def __init__(self, asked: Question, facts: Facts, matrix: Matrix, now: datetime) -> None:
         self._asked, self._facts, self._matrix, self._now = asked, facts, matrix, now
         self._moves = [(pool, change_pool(pool, asked.changes, facts.gpus)) for pool in asked.pools]
@@ -302,7 +288,6 @@ def _add(known: CauseGroup | None, finding: Finding, subject: Subject, pool: str
 
 
 def _hold(subjects: Iterable[Subject], host: Iterable[Finding]) -> dict[str, str]:
-    """Return the pools on which physics stands against the change, each with the reason."""
     held: dict[str, str] = {}
     for finding in host:
         if finding.outcome == "fail":
@@ -318,7 +303,6 @@ def _hold(subjects: Iterable[Subject], host: Iterable[Finding]) -> dict[str, str
 def _list_needed(
     pools: Iterable[Pool], edited: Sequence[tuple[Entry, Entry]], owed: Sequence[OwedRun]
 ) -> dict[str, tuple[str, ...]]:
-    """Return what is to be done before each pool may go, in words."""
     return {
         pool.name: (
             *(f"run suite {r.suite}" for r in owed if pool.gpu and r.sku == pool.gpu.sku),

@@ -31,24 +31,17 @@ RACK_LABELS = (
 MULTI_NODE_NVLINK = ("GH200", "GB200", "GB300")
 """GPUs whose racks join nodes by NVLink; without a label which nodes those are is not known."""
 _KINDS: tuple[DomainKind, ...] = ("nvlink", "rack", "pool", "node")
-SHARES = (0.1, 0.5, 1.0)
-"""Largest share of the nodes after each wave that follows the first domain."""
+SHARES = (0.1, 0.5, 1.0)  # largest share of the nodes after each wave that follows the first domain
 _Key = tuple[DomainKind, str, str]
 """What joins a node with others: the kind of domain, a label and its value."""
 
 
 class PlannedNode(Struct, frozen=True):
-    """A reported node of a target.
+    """A reported node of a target."""
 
-    Attributes:
-        name: with its cluster where there are several.
-        pool: of the target; None: none has its GPUs.
-        driver: None: not known.
-    """
-
-    name: str
-    pool: str | None
-    driver: str | None
+    name: str  # with its cluster where there are several
+    pool: str | None  # of the target; None: none has its GPUs
+    driver: str | None  # None: not known
     labels: Mapping[str, str]
 
 

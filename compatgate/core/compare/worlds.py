@@ -17,8 +17,7 @@ from compatgate.core.request import Target
 from compatgate.core.rule import Verdict
 from compatgate.core.stack import Stack
 
-_MAX_FIXED = 50
-"""Stacks whose fixes are computed; fixes cost more than all the rest."""
+_MAX_FIXED = 50  # stacks whose fixes are computed; fixes cost more than all the rest
 _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
@@ -52,14 +51,10 @@ class State(Struct, frozen=True):
 
 
 class NoAnswer(Struct, frozen=True):
-    """The gate could not answer a question about a target.
-
-    Attributes:
-        unknown: the target exists, and the facts cannot resolve it.
-    """
+    """The gate could not answer a question about a target."""
 
     message: str
-    unknown: bool = False
+    unknown: bool = False  # the target exists, and the facts cannot resolve it
 
 
 Answer = Verdict | NoAnswer

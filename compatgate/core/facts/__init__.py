@@ -127,8 +127,7 @@ class Facts:
     """Machines by what they print of themselves; no rule reads them."""
     wheel_places: Table[WheelPlaces] = Table("records.WheelPlaces")
     """The places of wheels; no rule reads them, what measures wheels does."""
-    gpu_peaks: Table[Peaks] = Table("nvidia.Peaks")
-    """Published peaks of GPUs; no rule reads them."""
+    gpu_peaks: Table[Peaks] = Table("nvidia.Peaks")  # published peaks of GPUs; no rule reads them
 
     def __init__(
         self,
@@ -266,7 +265,6 @@ class Facts:
         return self._shipped_of(name).statements
 
     def _shipped_of(self, name: str) -> PackageRecords:
-        """Return the catalog's records of a package."""
         from compatgate.core.facts.records import PackageRecords
 
         if name not in self._shipped:

@@ -18,13 +18,9 @@ GlibcVersion = Annotated[Version, "glibc"]
 
 
 class HostCompiler(Struct, frozen=True):
-    """The versions of a compiler that the header of a toolkit accepts; all others are an error.
+    """The versions of a compiler that the header of a toolkit accepts; all others are an error."""
 
-    Attributes:
-        cuda: a series (``12.4``), or one release that differs from its series (``12.2.0``).
-    """
-
-    cuda: str
+    cuda: str  # a series (``12.4``), or one release that differs from its series (``12.2.0``)
     compiler: Compiler
     accepts: Annotated[Constraint, "$compiler"]
     source: Source
@@ -49,24 +45,18 @@ class Standards(Struct, frozen=True):
 
 
 class BuildConflict(Struct, frozen=True):
-    """Parts of a build that do not fit together, though each is accepted.
-
-    Attributes:
-        release: the one toolkit release that it is about; None: ``components`` says which.
-        cpu: the processor that it is about; None: all.
-        outcome: whether the build stops, or may stop.
-        message: what the compiler prints; empty where that is not known.
-    """
+    """Parts of a build that do not fit together, though each is accepted."""
 
     id: str
     components: dict[str, Constraint]
-    outcome: Literal["fail", "warn"]
+    outcome: Literal["fail", "warn"]  # whether the build stops, or may stop
     what: str
     fix: str
     source: Source
+    # the one toolkit release that it is about; None: ``components`` says which
     release: CudaVersion | None = None
-    cpu: str | None = None
-    message: str = ""
+    cpu: str | None = None  # the processor that it is about; None: all
+    message: str = ""  # what the compiler prints; empty where that is not known
 
 
 class Compilers(Struct, frozen=True, dict=True):
@@ -98,36 +88,26 @@ class Compilers(Struct, frozen=True, dict=True):
 
 
 class GlibcNeed(Struct, frozen=True):
-    """The lowest glibc with which the wheels of some releases load.
-
-    Attributes:
-        glibc: the lowest release that works.
-        cudas: CUDA of the builds concerned, from their label; empty: all.
-        cpu: processor that the wheels are for; empty: all.
-    """
+    """The lowest glibc with which the wheels of some releases load."""
 
     name: str
     versions: str
-    glibc: GlibcVersion
+    glibc: GlibcVersion  # the lowest release that works
     source: Source
-    cudas: tuple[Pair, ...] = ()
-    cpu: str = ""
+    cudas: tuple[Pair, ...] = ()  # CUDA of the builds concerned, from their label; empty: all
+    cpu: str = ""  # processor that the wheels are for; empty: all
 
 
 class Glibc(Struct, frozen=True):
-    """Table ``glibc``.
+    """Table ``glibc``."""
 
-    Attributes:
-        distributions: glibc by name of the distribution, as ``ubuntu-22.04``; a name without a
-            minor version covers each minor (``rhel-8``).
-        tags: glibc that platform tags mean which do not name it (``manylinux2014``).
-        tags_source: what says so of tags.
-        needs: what wheels need whose tag is not known, or says less than they need.
-    """
-
+    # glibc by name of the distribution, as ``ubuntu-22.04``; a name without a minor version covers
+    # each minor (``rhel-8``)
     distributions: dict[str, tuple[Version, Source]]
+    # glibc that platform tags mean which do not name it (``manylinux2014``)
     tags: dict[str, GlibcVersion]
-    tags_source: Source
+    tags_source: Source  # what says so of tags
+    # what wheels need whose tag is not known, or says less than they need
     needs: tuple[GlibcNeed, ...]
 
     def of_distribution(self, name: str) -> tuple[Version, Source] | None:

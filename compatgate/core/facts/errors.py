@@ -17,16 +17,11 @@ Certainty = Literal["certain", "likely"]
 
 
 class Piece(Struct, frozen=True, array_like=True):
-    """A literal part of a pattern, in lower case.
-
-    Attributes:
-        gap: characters at most between the end of the piece before and this one.
-        lacks: what the gap does not have: ``blank``, or ``word`` for letters and digits.
-    """
+    """A literal part of a pattern, in lower case."""
 
     text: str
-    gap: int = 0
-    lacks: str = ""
+    gap: int = 0  # characters at most between the end of the piece before and this one
+    lacks: str = ""  # what the gap does not have: ``blank``, or ``word`` for letters and digits
 
 
 Pattern = tuple[Piece, ...]
@@ -38,23 +33,19 @@ _WHOLE_NUMBER = re.compile(r"(?<![a-z0-9_])\d+(?![a-z0-9_])")
 
 
 class Signature(Struct, frozen=True):
-    """Words that programs print, and what they show.
-
-    Attributes:
-        patterns: alternatives; each is a sequence of pieces.
-        near: at least one of these words is near the match; empty: nothing is asked.
-        symptom: the text follows from another error: it counts only where nothing else is found.
-        health: severity where a host's log has the words; None: a log is not searched for them.
-    """
+    """Words that programs print, and what they show."""
 
     id: str
     cause: str
     certainty: Certainty
-    patterns: tuple[Pattern, ...]
+    patterns: tuple[Pattern, ...]  # alternatives; each is a sequence of pieces
     source: Source
+    # at least one of these words is near the match; empty: nothing is asked
     near: tuple[str, ...] = ()
+    # the text follows from another error: it counts only where nothing else is found
     symptom: bool = False
     sample: str = ""
+    # severity where a host's log has the words; None: a log is not searched for them
     health: Severity | None = None
 
 
@@ -72,37 +63,28 @@ class Search(NamedTuple):
 
 
 class Cause(Struct, frozen=True):
-    """A reason for errors.
-
-    Attributes:
-        rules: ids of the rules that find it beforehand, the closest first; empty: none does.
-        next: the one command that settles it, and what it shows.
-        foreign: not about NVIDIA's stack.
-        explains: what follows from the cause in a host's log: kernel messages (``rm-init-failed``)
-            or other causes.
-    """
+    """A reason for errors."""
 
     id: str
     means: str
-    next: str
+    next: str  # the one command that settles it, and what it shows
+    # ids of the rules that find it beforehand, the closest first; empty: none does
     rules: tuple[str, ...] = ()
     fixes: tuple[str, ...] = ()
-    foreign: bool = False
+    foreign: bool = False  # not about NVIDIA's stack
+    # what follows from the cause in a host's log: kernel messages (``rm-init-failed``) or other
+    # causes
     explains: tuple[str, ...] = ()
 
 
 class ErrorTable(Struct, frozen=True, dict=True):
-    """Table ``error_signatures``.
-
-    Attributes:
-        foreign_words: words of another vendor's stack; near them, CUDA's words prove nothing.
-        native_phrases: phrases with such a word that are printed on NVIDIA GPUs.
-    """
+    """Table ``error_signatures``."""
 
     causes: tuple[Cause, ...]
     signatures: tuple[Signature, ...]
+    # words of another vendor's stack; near them, CUDA's words prove nothing
     foreign_words: tuple[str, ...] = ()
-    native_phrases: tuple[str, ...] = ()
+    native_phrases: tuple[str, ...] = ()  # phrases with such a word that are printed on NVIDIA GPUs
 
     @cached_property
     def by_id(self) -> dict[str, Cause]:

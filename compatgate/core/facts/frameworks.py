@@ -14,84 +14,58 @@ from compatgate.core.versions import Version
 
 
 class Pin(Struct, frozen=True):
-    """The version of another component that a build expects.
-
-    Attributes:
-        spec: clauses as in matrix constraints: ``==9.1.0.70``, ``>=9.8,<10``, ``9.*``.
-        floor: lowest version that the build accepts, when there is one.
-        exact: the build was made and tested with ``floor``; a newer one of the same major warns.
-        places: how many parts compare (3; TensorFlow and JAX look at 2).
-        same_major: another major fails.
-        optional: the component may be absent or of another version (never fails).
-    """
+    """The version of another component that a build expects."""
 
     component: str
-    spec: str
-    floor: Version | None
-    exact: bool
-    places: int
-    same_major: bool
+    spec: str  # clauses as in matrix constraints: ``==9.1.0.70``, ``>=9.8,<10``, ``9.*``
+    floor: Version | None  # lowest version that the build accepts, when there is one
+    exact: bool  # the build was made and tested with ``floor``; a newer one of the same major warns
+    places: int  # how many parts compare (3; TensorFlow and JAX look at 2)
+    same_major: bool  # another major fails
     source: Source
-    optional: bool = False
+    optional: bool = False  # the component may be absent or of another version (never fails)
 
 
 class Build(Struct, frozen=True, dict=True):
-    """A published build of a framework release for one CUDA.
+    """A published build of a framework release for one CUDA."""
 
-    Attributes:
-        cuda: the CUDA it was built with; None when only the major is known.
-        accepts: constraint on the CUDA of the stack (``12.4.*``, ``>=12.1,<13``).
-        label: as in the local version, ``cu124``; None where the project does not use one.
-        default: what ``pip install`` gives without an extra index, on Linux x86_64.
-        listed: on the project's install page; False for wheels seen only on the index.
-        sass: architectures of its code; None when not known.
-        ptx: architectures of its PTX; None when not known.
-        specific: its architecture- and family-specific code (``sm_120a``), in addition to ``sass``
-            and ``ptx``.
-        aarch64: the code of its wheel for Linux aarch64, where that is known; the lists are those
-            of Linux x86_64.
-        windows: the code of its wheel for Windows, where that is known.
-        aarch64_source, windows_source: what says so.
-        ptx_cuda: the toolkit that made its PTX, where ``cuda`` does not say it.
-        minimum_capability: lowest published capability, where no list is published.
-        pins: what it expects, by component (``cudnn``, ``nccl``).
-        driver: lowest driver published by the project for this build, per OS.
-        compiles: whether it compiles code with the toolkit in use, which must then know the GPU.
-        toolkit_driver: whether the project also asks for the driver of the toolkit in use, or a
-            newer one.
-        plugins: packages that bring the code for CUDA to a framework that computes on the CPU
-            alone (``jax-cuda12-plugin``).
-        requires: requirements (PEP 508) from the metadata of its wheel for Linux, without extras.
-        requires_source: the metadata that states them.
-        channel: conda channel that built it (``conda-forge``); empty for wheels.
-    """
-
-    cuda: Pair | None
+    cuda: Pair | None  # the CUDA it was built with; None when only the major is known
     cuda_major: int
-    accepts: str
+    accepts: str  # constraint on the CUDA of the stack (``12.4.*``, ``>=12.1,<13``)
     source: Source
+    # as in the local version, ``cu124``; None where the project does not use one
     label: str | None = None
-    default: bool = False
-    listed: bool = True
-    sass: tuple[Pair, ...] | None = None
-    ptx: tuple[Pair, ...] | None = None
+    default: bool = False  # what ``pip install`` gives without an extra index, on Linux x86_64
+    listed: bool = True  # on the project's install page; False for wheels seen only on the index
+    sass: tuple[Pair, ...] | None = None  # architectures of its code; None when not known
+    ptx: tuple[Pair, ...] | None = None  # architectures of its PTX; None when not known
+    # its architecture- and family-specific code (``sm_120a``), in addition to ``sass`` and ``ptx``
     specific: tuple[Arch, ...] = ()
+    # the code of its wheel for Linux aarch64, where that is known; the lists are those of Linux
+    # x86_64
     aarch64: tuple[Arch, ...] | None = None
+    # the code of its wheel for Windows, where that is known
     windows: tuple[Arch, ...] | None = None
-    ptx_cuda: Pair | None = None
+    ptx_cuda: Pair | None = None  # the toolkit that made its PTX, where ``cuda`` does not say it
+    # lowest published capability, where no list is published
     minimum_capability: Pair | None = None
-    pins: dict[str, Pin] = {}
-    driver: dict[str, Driver] = {}
+    pins: dict[str, Pin] = {}  # what it expects, by component (``cudnn``, ``nccl``)
+    driver: dict[str, Driver] = {}  # lowest driver published by the project for this build, per OS
+    # whether it compiles code with the toolkit in use, which must then know the GPU
     compiles: bool = False
+    # whether the project also asks for the driver of the toolkit in use, or a newer one
     toolkit_driver: bool = False
+    # packages that bring the code for CUDA to a framework that computes on the CPU alone
+    # (``jax-cuda12-plugin``)
     plugins: tuple[str, ...] = ()
+    # requirements (PEP 508) from the metadata of its wheel for Linux, without extras
     requires: tuple[str, ...] = ()
-    requires_source: Source | None = None
+    requires_source: Source | None = None  # the metadata that states them
     arch_source: Source | None = None
-    aarch64_source: Source | None = None
+    aarch64_source: Source | None = None  # aarch64_source, windows_source: what says so
     windows_source: Source | None = None
     note: str = ""
-    channel: str = ""
+    channel: str = ""  # conda channel that built it (``conda-forge``); empty for wheels
 
     @lazy_property
     def memory(self) -> dict[Any, Any]:
@@ -136,37 +110,29 @@ class Build(Struct, frozen=True, dict=True):
 
 
 class Release(Struct, frozen=True, dict=True):
-    """A framework release.
-
-    Attributes:
-        python: Python versions with Linux x86_64 wheels (``3.9``, ``3.13t``), where known.
-        python_aarch64: Python versions with Linux aarch64 wheels, where known.
-        python_range: lowest and highest Python otherwise; an end is None where not published.
-        cpu_only: processors for which the package index has wheels without CUDA (``aarch64``).
-        pins: what the release expects whatever the build (vLLM: torch).
-        os: operating systems with GPU builds of this release; empty: those of the framework.
-        requires: requirements (PEP 508) of the release whatever the build, those of its extras for
-            GPUs included (JAX: its plugins).
-        requires_source: the metadata that states them.
-        conda: builds by channels of conda, whose recipes state the GPU code.
-        inferred: a release without a row, as far as the nearest one of its minor tells.
-    """
+    """A framework release."""
 
     version: Annotated[Version, "$component"]
     builds: tuple[Build, ...]
     source: Source
+    # Python versions with Linux x86_64 wheels (``3.9``, ``3.13t``), where known
     python: tuple[str, ...] = ()
-    python_aarch64: tuple[str, ...] = ()
+    python_aarch64: tuple[str, ...] = ()  # Python versions with Linux aarch64 wheels, where known
+    # lowest and highest Python otherwise; an end is None where not published
     python_range: tuple[str | None, str | None] = (None, None)
     python_source: Source | None = None
+    # processors for which the package index has wheels without CUDA (``aarch64``)
     cpu_only: tuple[str, ...] = ()
-    pins: dict[str, Pin] = {}
+    pins: dict[str, Pin] = {}  # what the release expects whatever the build (vLLM: torch)
     note: str = ""
+    # operating systems with GPU builds of this release; empty: those of the framework
     os: tuple[str, ...] = ()
+    # requirements (PEP 508) of the release whatever the build, those of its extras for GPUs
+    # included (JAX: its plugins)
     requires: tuple[str, ...] = ()
-    requires_source: Source | None = None
-    conda: tuple[Build, ...] = ()
-    inferred: bool = False
+    requires_source: Source | None = None  # the metadata that states them
+    conda: tuple[Build, ...] = ()  # builds by channels of conda, whose recipes state the GPU code
+    inferred: bool = False  # a release without a row, as far as the nearest one of its minor tells
 
     @lazy_property
     def memory(self) -> dict[Any, Any]:
@@ -180,41 +146,26 @@ class Release(Struct, frozen=True, dict=True):
 
 
 class NewAbi(Struct, frozen=True):
-    """Wheels for Linux x86_64 whose C++ symbols are those of libstdc++'s new ABI.
+    """Wheels for Linux x86_64 whose C++ symbols are those of libstdc++'s new ABI."""
 
-    Attributes:
-        versions: releases that it concerns (PEP 440).
-        cuda: CUDA of the builds concerned; empty: all.
-    """
-
-    versions: str
-    cuda: tuple[Pair, ...] = ()
+    versions: str  # releases that it concerns (PEP 440)
+    cuda: tuple[Pair, ...] = ()  # CUDA of the builds concerned; empty: all
 
 
 class ListedBuilds(Struct, frozen=True):
-    """Releases whose list of builds is complete, or is known not to be.
+    """Releases whose list of builds is complete, or is known not to be."""
 
-    Attributes:
-        versions: releases that it concerns (PEP 440).
-        source: what says which builds there are.
-    """
-
-    versions: str
-    source: Source
+    versions: str  # releases that it concerns (PEP 440)
+    source: Source  # what says which builds there are
 
 
 class AbsentWheels(Struct, frozen=True):
-    """Releases of which the package index has no wheel for a processor or a system.
-
-    Attributes:
-        cpu: ``aarch64``; empty: it is about a system.
-        os: ``windows``, for which a version alone is what the project's own index has.
-    """
+    """Releases of which the package index has no wheel for a processor or a system."""
 
     versions: str
     source: Source
-    cpu: str = ""
-    os: str = ""
+    cpu: str = ""  # ``aarch64``; empty: it is about a system
+    os: str = ""  # ``windows``, for which a version alone is what the project's own index has
 
 
 Made = Literal["cubin", "ptx"]
@@ -222,13 +173,9 @@ Made = Literal["cubin", "ptx"]
 
 
 class RunTimeCode(Struct, frozen=True):
-    """What releases give to the driver of the code that they compile when they run.
+    """What releases give to the driver of the code that they compile when they run."""
 
-    Attributes:
-        versions: releases that it concerns (PEP 440).
-    """
-
-    versions: str
+    versions: str  # releases that it concerns (PEP 440)
     makes: Made
     source: Source
 
@@ -238,20 +185,17 @@ class Framework(Struct, frozen=True, dict=True):
 
     name: str
     releases: tuple[Release, ...]
-    os: tuple[str, ...] = ("linux", "windows")
-    """Operating systems with GPU builds."""
+    os: tuple[str, ...] = ("linux", "windows")  # operating systems with GPU builds
     cpu_only_os: tuple[str, ...] = ()
     """Operating systems for which no wheel on the package index has CUDA (``windows``)."""
-    loads_cuda: bool = False
-    """Its wheels bring no CUDA library: they load those of the stack."""
+    loads_cuda: bool = False  # its wheels bring no CUDA library: they load those of the stack
     refuses_newer_gpus: Source | None = None
     """Source that a release refuses GPUs that came after the toolkit of its build."""
     unlisted_patches: Source | None = None
     """Source that a release without a row has the builds of its minor release."""
     run_time: tuple[RunTimeCode, ...] = ()
     """Code that its releases compile with the stack's toolkit when they run."""
-    complete: tuple[ListedBuilds, ...] = ()
-    """Releases of which all published builds are listed."""
+    complete: tuple[ListedBuilds, ...] = ()  # releases of which all published builds are listed
     open_builds: tuple[ListedBuilds, ...] = ()
     """Releases that were published for more CUDAs than those that are listed."""
     absent_wheels: tuple[AbsentWheels, ...] = ()
@@ -311,37 +255,30 @@ class Framework(Struct, frozen=True, dict=True):
 
 
 class KnownIssue(Struct, frozen=True, dict=True):
-    """A combination that is known to break although every published rule holds.
-
-    Attributes:
-        components: constraint per component; all must be in the stack (or pool) and match.
-        capabilities: GPUs concerned; empty: all.
-        cpus: processors of the nodes concerned (``aarch64``); empty: all.
-        os: operating systems concerned (``windows``); empty: all. WSL counts as Linux, too.
-        wheels: it concerns wheels of the package index alone: no build with a label of its own,
-            and no stack that states its GPU code.
-        alone: it concerns a package that many depend on for other things (``numba``): it is not
-            checked where something else in the stack uses the GPU.
-        behind: it concerns drivers that report an older CUDA than the stack's.
-        unless: parts that avoid it, in any version.
-        fixes: changes that avoid it, each a mapping of component to version.
-        outcome: ``unknown`` where it depends on what a stack does not state.
-    """
+    """A combination that is known to break although every published rule holds."""
 
     id: str
     title: str
+    # constraint per component; all must be in the stack (or pool) and match
     components: dict[str, str]
+    # ``unknown`` where it depends on what a stack does not state
     outcome: Literal["fail", "unknown", "warn"]
     message: str
     source: Source
-    capabilities: tuple[Pair, ...] = ()
-    cpus: tuple[str, ...] = ()
+    capabilities: tuple[Pair, ...] = ()  # GPUs concerned; empty: all
+    cpus: tuple[str, ...] = ()  # processors of the nodes concerned (``aarch64``); empty: all
+    # operating systems concerned (``windows``); empty: all. WSL counts as Linux, too.
     os: tuple[str, ...] = ()
+    # it concerns wheels of the package index alone: no build with a label of its own, and no stack
+    # that states its GPU code
     wheels: bool = False
+    # it concerns a package that many depend on for other things (``numba``): it is not checked
+    # where something else in the stack uses the GPU
     alone: bool = False
-    behind: bool = False
-    unless: tuple[str, ...] = ()
+    behind: bool = False  # it concerns drivers that report an older CUDA than the stack's
+    unless: tuple[str, ...] = ()  # parts that avoid it, in any version
     advice: str = ""
+    # changes that avoid it, each a mapping of component to version
     fixes: tuple[dict[str, str], ...] = ()
 
     @lazy_property
@@ -365,25 +302,19 @@ class KnownIssues(Struct, frozen=True, dict=True):
 
 
 class Container(Struct, frozen=True):
-    """A monthly image of NVIDIA.
+    """A monthly image of NVIDIA."""
 
-    Attributes:
-        release: the month, ``24.08``.
-        min_cc_stated: lowest compute capability that its release notes say it supports.
-        driver_stated: driver that they ask for, ``455`` or ``460.27.04``.
-        data_center_driver_branches: older drivers, one of a branch, on which data center GPUs run
-            it with its compatibility package.
-        pytorch: its torch, ``2.1.0a0+29c30b1``.
-    """
-
-    release: str
+    release: str  # the month, ``24.08``
     product: str
     cuda: Annotated[Version, "cuda"] | None
     source: Source
+    # lowest compute capability that its release notes say it supports
     min_cc_stated: Pair | None = None
-    driver_stated: str | None = None
+    driver_stated: str | None = None  # driver that they ask for, ``455`` or ``460.27.04``
+    # older drivers, one of a branch, on which data center GPUs run it with its compatibility
+    # package
     data_center_driver_branches: tuple[str, ...] | None = None
-    pytorch: str | None = None
+    pytorch: str | None = None  # its torch, ``2.1.0a0+29c30b1``
 
 
 class Containers(Struct, frozen=True, dict=True):

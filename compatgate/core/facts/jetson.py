@@ -16,23 +16,17 @@ from compatgate.core.versions import Version
 
 
 class JetsonRelease(Struct, frozen=True):
-    """A release of Jetson Linux (L4T), which one JetPack number may share with others.
-
-    Attributes:
-        devices: names of the devices that it supports; None: not found.
-        driver: the number that nvidia-smi prints; None: it is not there, or not found.
-        preview: it never became a production release.
-    """
+    """A release of Jetson Linux (L4T), which one JetPack number may share with others."""
 
     l4t: NodeVersion
     jetpack: NodeVersion
     cuda: Pair
-    driver: Driver | None
+    driver: Driver | None  # the number that nvidia-smi prints; None: it is not there, or not found
     source: Source
-    devices: tuple[str, ...] | None = None
+    devices: tuple[str, ...] | None = None  # names of the devices that it supports; None: not found
     cudnn: str = ""
     tensorrt: str = ""
-    preview: bool = False
+    preview: bool = False  # it never became a production release
     note: str = ""
 
     @property
@@ -42,41 +36,30 @@ class JetsonRelease(Struct, frozen=True):
 
 
 class JetsonDevice(Struct, frozen=True):
-    """A family of Jetson modules with one GPU architecture.
-
-    Attributes:
-        soc: the last entry of ``/proc/device-tree/compatible``, without the vendor.
-        gpus: canonical names of its GPUs.
-        parts: part numbers of its modules.
-    """
+    """A family of Jetson modules with one GPU architecture."""
 
     name: str
     title: str
     capability: Pair
-    soc: str
+    soc: str  # the last entry of ``/proc/device-tree/compatible``, without the vendor
     platform: str
-    gpus: tuple[str, ...]
+    gpus: tuple[str, ...]  # canonical names of its GPUs
     source: Source
-    parts: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()  # part numbers of its modules
     last_jetpack: str = ""
 
 
 class Upgrade(Struct, frozen=True):
-    """The CUDA releases to which the ``cuda-compat`` packages of Jetson lift a series of L4T.
+    """The CUDA releases to which the ``cuda-compat`` packages of Jetson lift a series of L4T."""
 
-    Attributes:
-        series: ``36``: every L4T release that begins with it.
-        packages: names by device, where they differ (``cuda-compat-orin-<M>-<m>``).
-        disputed: CUDA releases on which statements differ.
-    """
-
-    series: str
+    series: str  # ``36``: every L4T release that begins with it
     compatible: tuple[Pair, ...]
     incompatible: str
     package: str
     source: Source
+    # names by device, where they differ (``cuda-compat-orin-<M>-<m>``)
     packages: dict[str, str] = {}
-    disputed: dict[str, Claim] = {}
+    disputed: dict[str, Claim] = {}  # CUDA releases on which statements differ
 
     def package_of(self, cuda: Pair, device: str) -> str:
         """Return the name of the package that brings a CUDA to a device; empty: there is none."""
@@ -95,50 +78,35 @@ class Runs(Struct, frozen=True):
 
 
 class Sbsa(Struct, frozen=True):
-    """A statement whether builds for Arm servers (SBSA) run on a device.
-
-    Attributes:
-        since: the first L4T release that runs them; None: none does.
-    """
+    """A statement whether builds for Arm servers (SBSA) run on a device."""
 
     device: str
-    since: NodeVersion | None
+    since: NodeVersion | None  # the first L4T release that runs them; None: none does
     text: str
     source: Source
 
 
 class Wheels(Struct, frozen=True):
-    """An index of wheels, and whether they fit devices on series of L4T.
-
-    Attributes:
-        versions: releases that were seen there; empty: not read.
-        label: the label under which a stack names them.
-        code: capabilities that they have code for; empty: not read.
-        fits: None: reports differ.
-    """
+    """An index of wheels, and whether they fit devices on series of L4T."""
 
     package: str
     series: tuple[str, ...]
     devices: tuple[str, ...]
     index: str
-    fits: bool | None
+    fits: bool | None  # None: reports differ
     source: Source
-    versions: tuple[str, ...] = ()
-    label: str = ""
+    versions: tuple[str, ...] = ()  # releases that were seen there; empty: not read
+    label: str = ""  # the label under which a stack names them
     range: str = ""
-    code: tuple[Pair, ...] = ()
+    code: tuple[Pair, ...] = ()  # capabilities that they have code for; empty: not read
 
 
 class Dispute(Struct, frozen=True):
-    """GPU code of which nobody published whether it runs on a Tegra part.
-
-    Attributes:
-        libcuda: from this CUDA of libcuda on; None: with any.
-    """
+    """GPU code of which nobody published whether it runs on a Tegra part."""
 
     device: Pair
     code: tuple[Pair, ...]
-    libcuda: Pair | None
+    libcuda: Pair | None  # from this CUDA of libcuda on; None: with any
     text: str
     source: Source
 

@@ -23,23 +23,18 @@ class Statement(Struct, frozen=True):
 
 
 class FlavourRow(Struct, frozen=True):
-    """The flavours of kernel modules that serve an architecture.
-
-    Attributes:
-        gpus: canonical names; empty: each GPU of the capabilities.
-        open, proprietary: None where the board's own drivers leave no choice (Jetson Orin).
-        gsp: whether the GPU has a GSP; None: not applicable.
-    """
+    """The flavours of kernel modules that serve an architecture."""
 
     architecture: str
     capabilities: tuple[Pair, ...]
+    # open, proprietary: None where the board's own drivers leave no choice (Jetson Orin)
     open: Demand | None
     proprietary: Demand | None
-    gsp: bool | None
+    gsp: bool | None  # whether the GPU has a GSP; None: not applicable
     first_branch_open: int | None
     last_branch: int | None
     source: Source
-    gpus: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()  # canonical names; empty: each GPU of the capabilities
 
     def demand(self, flavour: Flavour) -> Demand | None:
         """Return what is said of a flavour."""
@@ -47,17 +42,13 @@ class FlavourRow(Struct, frozen=True):
 
 
 class FlavourBranch(Struct, frozen=True):
-    """The flavours that the drivers of a range of branches bring.
-
-    Attributes:
-        last: last branch of the range; None: no end is known.
-        open: ``none``, ``datacenter`` (alpha on other GPUs) or ``yes``.
-        proprietary: ``only``, ``yes``, ``disputed`` or ``removed``.
-    """
+    """The flavours that the drivers of a range of branches bring."""
 
     first: int
-    last: int | None
+    last: int | None  # last branch of the range; None: no end is known
+    # ``none``, ``datacenter`` (alpha on other GPUs) or ``yes``
     open: Literal["none", "datacenter", "yes"]
+    # ``only``, ``yes``, ``disputed`` or ``removed``
     proprietary: Literal["only", "yes", "disputed", "removed"]
     default: Flavour
     source: Source
@@ -106,26 +97,19 @@ class VersionRange(Struct, frozen=True):
 
 
 class When(Struct, frozen=True):
-    """The nodes that a statement is about; each condition must hold.
+    """The nodes that a statement is about; each condition must hold."""
 
-    Attributes:
-        os: systems of the pool, empty for all; ``wsl`` has the driver numbers of Windows.
-        mig: only pools of MIG slices.
-        driver_from: only drivers from this one on.
-        uses: parts that the node has, whatever their version.
-        kernels: ranges of Linux kernels, one of which holds.
-        node: values of parts of the node, by name.
-    """
-
+    # systems of the pool, empty for all; ``wsl`` has the driver numbers of Windows
     os: tuple[str, ...] = ()
     gpus: tuple[str, ...] = ()
     segments: tuple[str, ...] = ()
     capabilities: tuple[Pair, ...] = ()
-    mig: bool = False
-    driver_from: Driver | None = None
-    uses: tuple[str, ...] = ()
+    mig: bool = False  # only pools of MIG slices
+    driver_from: Driver | None = None  # only drivers from this one on
+    uses: tuple[str, ...] = ()  # parts that the node has, whatever their version
+    # ranges of Linux kernels, one of which holds
     kernels: Annotated[tuple[VersionRange, ...], "node"] = ()
-    node: dict[str, tuple[str, ...]] = {}
+    node: dict[str, tuple[str, ...]] = {}  # values of parts of the node, by name
 
 
 class Need(Struct, frozen=True):
@@ -141,12 +125,7 @@ class Need(Struct, frozen=True):
 
 
 class Defect(Struct, frozen=True):
-    """Versions of a part of the node, or of the driver, that are known to break something.
-
-    Attributes:
-        fixed: first version without the defect; None: none is known.
-        where: a condition in words that a pool cannot state; the defect is then only said.
-    """
+    """Versions of a part of the node, or of the driver, that are known to break something."""
 
     id: str
     component: str
@@ -154,10 +133,10 @@ class Defect(Struct, frozen=True):
     when: When
     outcome: Literal["warn", "fail"]
     problem: str
-    fixed: NodeVersion | None
+    fixed: NodeVersion | None  # first version without the defect; None: none is known
     source: Source
     cve: str | None = None
-    where: str = ""
+    where: str = ""  # a condition in words that a pool cannot state; the defect is then only said
 
 
 class FabricRule(Struct, frozen=True):
@@ -255,31 +234,23 @@ class NodeParts(Struct, frozen=True, dict=True):
 
 
 class NamedKernel(Struct, frozen=True):
-    """The highest Linux that the source of a driver names.
-
-    Attributes:
-        beta: a Vulkan beta driver: it lags behind the branch whose number it has.
-    """
+    """The highest Linux that the source of a driver names."""
 
     driver: Driver
     kernel: NodeVersion
     date: str
     source: Source
-    beta: bool = False
+    beta: bool = False  # a Vulkan beta driver: it lags behind the branch whose number it has
 
 
 class ValidatedKernel(Struct, frozen=True):
-    """A kernel in NVIDIA's table of a branch.
-
-    Attributes:
-        machines: ``any``, ``grace`` or ``jetson``.
-    """
+    """A kernel in NVIDIA's table of a branch."""
 
     branch: int
     cpu: str
     distribution: str
     kernel: NodeVersion
-    machines: str
+    machines: str  # ``any``, ``grace`` or ``jetson``
     source: Source
 
 
@@ -300,20 +271,16 @@ class BuildFailure(Struct, frozen=True):
     symptom: str
     fixed: Driver | None
     source: Source
-    flavour: Flavour | None = None
-    """The flavour of modules that it was seen with; None: either."""
+    flavour: Flavour | None = None  # the flavour of modules that it was seen with; None: either
 
 
 class KernelCeiling(Struct, frozen=True):
-    """The newest Linux on which the last release of a branch builds as NVIDIA published it.
-
-    Attributes:
-        patched: the newest Linux for which packagers patch it; None: none is known.
-    """
+    """The newest Linux on which the last release of a branch builds as NVIDIA published it."""
 
     branch: int
     last: Driver
     kernel: NodeVersion
+    # the newest Linux for which packagers patch it; None: none is known
     patched: NodeVersion | None
     source: Source
 

@@ -13,12 +13,10 @@ from msgspec import Struct
 from compatgate.core.performance import lazy_property
 from compatgate.core.versions import Version
 
-Pair = tuple[int, int]
-"""``major, minor`` of a CUDA version or of a compute capability."""
+Pair = tuple[int, int]  # ``major, minor`` of a CUDA version or of a compute capability
 Driver = Annotated[Version, "driver"]
 """A driver's version, or a branch (``580``), which means any of its releases."""
-NodeVersion = Annotated[Version, "node"]
-"""A version of a part of a node."""
+NodeVersion = Annotated[Version, "node"]  # a version of a part of a node
 CudaVersion = Annotated[Version, "cuda"]
 
 
@@ -55,8 +53,7 @@ class MinorCompat(Struct, frozen=True):
     """The lowest driver for minor-version compatibility within a CUDA major."""
 
     major: int
-    minimum: dict[str, Driver]
-    """Per OS: ``linux``, ``windows``."""
+    minimum: dict[str, Driver]  # per OS: ``linux``, ``windows``
     source: Source
     exceptions: dict[str, dict[str, Driver]] = {}
     """Per toolkit series (``11.0``), per OS or ``linux-aarch64``: its own floor."""
@@ -67,12 +64,10 @@ class CudaDriver(Struct, frozen=True):
 
     toolkits: tuple[Toolkit, ...]
     minor_compat: dict[int, MinorCompat]
-    first_compatible_major: int
-    """Nothing before this major has minor-version compatibility."""
+    first_compatible_major: int  # nothing before this major has minor-version compatibility
     same_row: dict[str, str] = {}
     """Releases without a row of their own, and the release whose row applies (12.3.2: 12.3.1)."""
-    never_released: dict[str, Source] = {}
-    """Toolkit series that never existed (12.7, 12.10)."""
+    never_released: dict[str, Source] = {}  # toolkit series that never existed (12.7, 12.10)
 
 
 class Branch(Struct, frozen=True):
@@ -80,33 +75,24 @@ class Branch(Struct, frozen=True):
 
     branch: int
     type: str | None
-    eol: str | None
-    """Last day of support as an ISO date; a month stands for its last day."""
-    ended: bool
-    """Published as past its end of life, with or without a date."""
-    cuda: Pair | None
-    """The CUDA version that its drivers report."""
+    eol: str | None  # last day of support as an ISO date; a month stands for its last day
+    ended: bool  # published as past its end of life, with or without a date
+    cuda: Pair | None  # the CUDA version that its drivers report
     first: Driver | None
-    last: Driver | None
-    """First and last Linux release seen."""
+    last: Driver | None  # first and last Linux release seen
     source: Source
     note: str = ""
 
 
 class WindowsBranch(Struct, frozen=True):
-    """Windows packages of a driver branch: their numbers are not those of Linux.
+    """Windows packages of a driver branch: their numbers are not those of Linux."""
 
-    Attributes:
-        first, last: the number before the point, both included.
-        seen: releases that were read, ascending.
-    """
-
-    first: int
+    first: int  # first, last: the number before the point, both included
     last: int
     branch: int
     cuda: Pair | None
     source: Source
-    seen: tuple[Driver, ...] = ()
+    seen: tuple[Driver, ...] = ()  # releases that were read, ascending
 
 
 class WslBranches(Struct, frozen=True):
@@ -133,29 +119,23 @@ class CompatPackage(Struct, frozen=True):
     """A ``cuda-compat`` package, and the list of host driver branches it was published for."""
 
     cuda: Pair
-    driver: Driver | None
-    """The driver that its libcuda comes from, when known in full."""
+    driver: Driver | None  # the driver that its libcuda comes from, when known in full
     driver_branch: int
     branches: tuple[int, ...]
-    disputed: dict[int, Source]
-    """Host branches on which sources disagree; not in ``branches``."""
-    minimums: dict[int, Driver]
-    """Lowest release within a host branch, where published."""
+    disputed: dict[int, Source]  # host branches on which sources disagree; not in ``branches``
+    minimums: dict[int, Driver]  # lowest release within a host branch, where published
     source: Source
 
 
 class ForwardCompat(Struct, frozen=True):
     """Table ``forward_compat``."""
 
-    packages: dict[str, CompatPackage]
-    """By CUDA series, ``12.8``."""
-    segments: tuple[str, ...]
-    """GPU segments that are eligible."""
+    packages: dict[str, CompatPackage]  # by CUDA series, ``12.8``
+    segments: tuple[str, ...]  # GPU segments that are eligible
     conditional_segments: tuple[str, ...]
     """Segments of which only select products are eligible (NGC-Server-Ready RTX)."""
     hardware: Source
-    brands: tuple[str, ...]
-    """NVML brands accepted by the library's ELF note."""
+    brands: tuple[str, ...]  # NVML brands accepted by the library's ELF note
 
 
 class Memory(Struct, frozen=True):
@@ -191,19 +171,15 @@ class Gpu(Struct, frozen=True):
     """First release of each branch that lists the product, where later than the branch itself."""
     last_windows_branch: int | None = None
     """Last branch on Windows, where that ended before ``last_branch``."""
-    first_windows: Driver | None = None
-    """First public Windows package after the product came out."""
+    first_windows: Driver | None = None  # first public Windows package after the product came out
     mig_capable: bool = False
     mig_driver: Driver | None = None
-    mig: str | None = None
-    """MIG profile (``1g.10gb``): a slice is a SKU of its own."""
-    product: bool = True
-    """False for a bare compute capability."""
+    mig: str | None = None  # MIG profile (``1g.10gb``): a slice is a SKU of its own
+    product: bool = True  # false for a bare compute capability
     source: Source | None = None
     vgpu: str | None = None
     """Type of a vGPU (``A100D-40C``): a SKU of its own; ``memory_gb`` is its memory."""
-    memory: Memory | None = None
-    """Of the whole GPU, also where ``mig`` names a slice."""
+    memory: Memory | None = None  # of the whole GPU, also where ``mig`` names a slice
 
     @property
     def sku(self) -> str:
@@ -214,37 +190,28 @@ class Gpu(Struct, frozen=True):
 
 
 class VgpuType(Struct, frozen=True):
-    """A type of vGPU, without its sizes: ``A100D`` of ``A100D-40C``.
-
-    Attributes:
-        product: canonical name of the GPU; None: no product in the table.
-        capability: compute capability where no product tells it.
-        memory: sizes in GB by series; 0 stands for 512 MB.
-        mig_backed: endings of the types on MIG instances: ``1-10C``.
-        cuda_only: endings of the only types that run CUDA; empty: all of C- and Q-series.
-        branches: driver branches that name the type, with the first driver where that is not the
-            branch's first release of vGPU.
-    """
+    """A type of vGPU, without its sizes: ``A100D`` of ``A100D-40C``."""
 
     prefix: str
-    product: str | None
-    capability: Pair | None
-    memory: dict[str, tuple[int, ...]]
-    mig_backed: tuple[str, ...]
+    product: str | None  # canonical name of the GPU; None: no product in the table
+    capability: Pair | None  # compute capability where no product tells it
+    memory: dict[str, tuple[int, ...]]  # sizes in GB by series; 0 stands for 512 MB
+    mig_backed: tuple[str, ...]  # endings of the types on MIG instances: ``1-10C``
+    # driver branches that name the type, with the first driver where that is not the branch's first
+    # release of vGPU
     branches: dict[int, Driver | None]
     source: Source
+    # endings of the only types that run CUDA; empty: all of C- and Q-series
     cuda_only: tuple[str, ...] = ()
 
 
 class Gpus(Struct, frozen=True):
     """Table ``gpus``."""
 
-    gpus: dict[str, Gpu]
-    """By canonical name, ``A100-SXM4-80GB``."""
+    gpus: dict[str, Gpu]  # by canonical name, ``A100-SXM4-80GB``
     aliases: dict[str, str]
     """Normalised spelling (see `compatgate.core.gpus.normalise`) to canonical name."""
-    vgpus: dict[str, VgpuType] = {}
-    """By compact prefix (see `compatgate.core.vgpus.compact`)."""
+    vgpus: dict[str, VgpuType] = {}  # by compact prefix (see `compatgate.core.vgpus.compact`)
 
 
 class ToolkitArch(Struct, frozen=True):
@@ -270,12 +237,9 @@ class CapabilityFact(Struct, frozen=True):
 class CudaArch(Struct, frozen=True):
     """Table ``cuda_arch_support``."""
 
-    toolkits: dict[str, ToolkitArch]
-    """By CUDA series."""
-    capabilities: dict[str, CapabilityFact]
-    """By capability, ``8.6``."""
-    tegra: tuple[Pair, ...]
-    """Capabilities of Tegra parts: no binary compatibility with any other."""
+    toolkits: dict[str, ToolkitArch]  # by CUDA series
+    capabilities: dict[str, CapabilityFact]  # by capability, ``8.6``
+    tegra: tuple[Pair, ...]  # capabilities of Tegra parts: no binary compatibility with any other
     families: tuple[tuple[Pair, ...], ...]
     """Capabilities that share family-specific (``f``) code, ascending."""
     binary: Source
@@ -288,23 +252,18 @@ PEAK_KINDS: tuple[PeakKind, ...] = get_args(PeakKind)
 
 
 class GpuPeaks(Struct, frozen=True):
-    """Published peaks of a whole GPU; None: not found, or the GPU has none.
-
-    Attributes:
-        memory: GB/s, of reads and writes together.
-        fp32: TFLOP/s of the CUDA cores; the other precisions are dense rates of tensor cores.
-        nvlink, pcie: GB/s, of both directions together.
-    """
+    """Published peaks of a whole GPU; None: not found, or the GPU has none."""
 
     name: str
     source: Source
-    memory: float | None = None
+    memory: float | None = None  # GB/s, of reads and writes together
+    # TFLOP/s of the CUDA cores; the other precisions are dense rates of tensor cores
     fp32: float | None = None
     tf32: float | None = None
     fp16: float | None = None
     bf16: float | None = None
     fp8: float | None = None
-    nvlink: float | None = None
+    nvlink: float | None = None  # nvlink, pcie: GB/s, of both directions together
     pcie: float | None = None
     note: str = ""
 
@@ -331,16 +290,14 @@ class CudnnRow(Struct, frozen=True):
     driver: dict[str, Driver]
     capabilities: tuple[Pair, ...]
     """Capabilities listed in this row; empty when the row does not list them."""
-    cuda: tuple[Pair, ...]
-    """Toolkits of this row; empty: the whole major."""
+    cuda: tuple[Pair, ...]  # toolkits of this row; empty: the whole major
 
 
 class CudnnBuild(Struct, frozen=True, dict=True):
     """A cuDNN release built for one CUDA major."""
 
     minimum_capability: Pair | None
-    rows: tuple[CudnnRow, ...]
-    """Published rows; a derived floor makes a row of its own."""
+    rows: tuple[CudnnRow, ...]  # published rows; a derived floor makes a row of its own
     source: Source
     capability_source: Source | None = None
     """The source of ``minimum_capability``, if it is not that of the rows."""
@@ -356,8 +313,7 @@ class CudnnRelease(Struct, frozen=True):
 
     version: Annotated[Version, "cudnn"]
     """Three parts: the fourth is a build number without compatibility meaning."""
-    builds: dict[int, CudnnBuild]
-    """By CUDA major."""
+    builds: dict[int, CudnnBuild]  # by CUDA major
     source: Source
 
 
@@ -374,8 +330,7 @@ class NcclRelease(Struct, frozen=True):
     """An NCCL release and the CUDA majors it was published for."""
 
     version: Annotated[Version, "nccl"]
-    cuda: tuple[int, ...]
-    """CUDA majors of wheels and packages; empty: only the sources were seen."""
+    cuda: tuple[int, ...]  # CUDA majors of wheels and packages; empty: only the sources were seen
     minimum_capability: dict[int, Pair]
     """By CUDA major, derived from the default code generation of the sources."""
     source: Source
@@ -385,5 +340,4 @@ class Nccl(Struct, frozen=True):
     """Table ``nccl``; releases ascending by version."""
 
     releases: tuple[NcclRelease, ...]
-    first_cuda13: Annotated[Version, "nccl"]
-    """First release whose CUDA 13 build exists."""
+    first_cuda13: Annotated[Version, "nccl"]  # first release whose CUDA 13 build exists

@@ -34,43 +34,31 @@ NO_GPU_CODE: tuple[PackageContent | None, ...] = ("nothing", "driver", "options"
 
 
 class Variant(Struct, frozen=True):
-    """Libraries of a package that it loads on some GPUs alone, in the place of others.
+    """Libraries of a package that it loads on some GPUs alone, in the place of others."""
 
-    Attributes:
-        marker: part of their file names, ``nocublaslt``.
-        below: capability below which it loads them; from it on it loads those without the marker.
-    """
-
-    marker: str
+    marker: str  # part of their file names, ``nocublaslt``
+    # capability below which it loads them; from it on it loads those without the marker
     below: Pair
     source: Source
 
 
 class KnownPackage(Struct, frozen=True):
-    """A known package; everything here holds for each of its releases.
+    """A known package; everything here holds for each of its releases."""
 
-    Attributes:
-        name: normalised, as on the package index.
-        optional: it works without the GPU code of its own wheel, by other means.
-        gpus: vendor of the GPUs that it is for, where that is not NVIDIA, ``AMD``.
-        exact_before: releases before this one load, of libraries that are named after a CUDA, only
-            the library of the stack's exact CUDA (12.9 is not served by the library for 12.8).
-        extra: extra without which it does nothing on GPUs: its requirements always count.
-        variant: libraries that it chooses by the GPU.
-        same_cuda: it refuses to be imported with a torch for another CUDA: ``major``, or ``minor``
-            as well; empty: it does not compare.
-    """
-
-    name: str
+    name: str  # normalised, as on the package index
     carries: PackageContent
     source: Source
-    optional: bool = False
-    gpus: str = ""
+    optional: bool = False  # it works without the GPU code of its own wheel, by other means
+    gpus: str = ""  # vendor of the GPUs that it is for, where that is not NVIDIA, ``AMD``
     note: str = ""
+    # releases before this one load, of libraries that are named after a CUDA, only the library of
+    # the stack's exact CUDA (12.9 is not served by the library for 12.8)
     exact_before: Annotated[Version | None, "$name"] = None
-    extra: str = ""
+    extra: str = ""  # extra without which it does nothing on GPUs: its requirements always count
+    # it refuses to be imported with a torch for another CUDA: ``major``, or ``minor`` as well;
+    # empty: it does not compare
     same_cuda: Literal["", "major", "minor"] = ""
-    variant: Variant | None = None
+    variant: Variant | None = None  # libraries that it chooses by the GPU
 
 
 class NamePattern(Struct, frozen=True):
@@ -149,17 +137,13 @@ NO_KNOWN_PACKAGES = Packages((), ())
 
 
 class LockedPackage(Struct, frozen=True):
-    """A package as a lock, bill of materials or environment shows it.
-
-    Attributes:
-        build: label of its version, index or file, ``cu128``; empty without a label.
-        depends: normalised names of its direct dependencies, where they are stated.
-        compiled: it has a wheel for a platform; None where its files are not stated.
-    """
+    """A package as a lock, bill of materials or environment shows it."""
 
     name: str
-    build: str = ""
+    build: str = ""  # label of its version, index or file, ``cu128``; empty without a label
+    # normalised names of its direct dependencies, where they are stated
     depends: tuple[str, ...] = ()
+    # it has a wheel for a platform; None where its files are not stated
     compiled: bool | None = None
 
 
@@ -197,30 +181,21 @@ def explain_gpu_use(package: LockedPackage, known: Packages) -> str | None:
 
 
 class ToolkitPart(Struct, frozen=True):
-    """A library of the toolkit, as a package of the index.
-
-    Attributes:
-        cuda_major: major of the toolkits that it belongs to.
-        toolkits: version to the toolkits that have it, ascending.
-    """
+    """A library of the toolkit, as a package of the index."""
 
     package: str
     component: str
-    cuda_major: int
-    toolkits: dict[str, tuple[Pair, ...]]
+    cuda_major: int  # major of the toolkits that it belongs to
+    toolkits: dict[str, tuple[Pair, ...]]  # version to the toolkits that have it, ascending
 
 
 class Link(Struct, frozen=True):
-    """Libraries that refer to another library's symbols by the name of their own toolkit.
+    """Libraries that refer to another library's symbols by the name of their own toolkit."""
 
-    Attributes:
-        component: library whose symbols are used; it must be of the users' toolkit, or of a later
-            toolkit of the same major.
-        users: components that refer to its symbols.
-    """
-
+    # library whose symbols are used; it must be of the users' toolkit, or of a later toolkit of the
+    # same major
     component: str
-    users: tuple[str, ...]
+    users: tuple[str, ...]  # components that refer to its symbols
     statement: str
     source: Source
 

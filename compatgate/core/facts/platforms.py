@@ -23,54 +23,36 @@ class Claim(Struct, frozen=True):
 
 
 class Platform(Struct, frozen=True):
-    """A kind of machine.
+    """A kind of machine."""
 
-    Attributes:
-        name: ``aws/p6e-gb200``; a cloud alone (``aws``) where the shape is not known.
-        gpus: canonical names of the GPUs that it has; empty: any.
-        gpus_per_node: numbers of GPUs that its machines have; empty: not known.
-        cpu: empty: any.
-        os: systems that its machines may have.
-        network: how its machines reach each other's GPUs; empty: not known.
-    """
-
-    name: str
+    name: str  # ``aws/p6e-gb200``; a cloud alone (``aws``) where the shape is not known
     title: str
     source: Source
-    gpus: tuple[str, ...] = ()
-    gpus_per_node: tuple[int, ...] = ()
-    cpu: str = ""
-    os: tuple[str, ...] = ("linux",)
-    network: str = ""
+    gpus: tuple[str, ...] = ()  # canonical names of the GPUs that it has; empty: any
+    gpus_per_node: tuple[int, ...] = ()  # numbers of GPUs that its machines have; empty: not known
+    cpu: str = ""  # empty: any
+    os: tuple[str, ...] = ("linux",)  # systems that its machines may have
+    network: str = ""  # how its machines reach each other's GPUs; empty: not known
     note: str = ""
 
 
 class Limit(Struct, frozen=True):
-    """A component that platforms support from, up to or without a version.
-
-    Attributes:
-        component: ``driver``, a component of a stack, or a part of a node.
-        minimum: the least that is supported.
-        below: the first that is not supported.
-        refuses: values, or series of versions, that are not supported.
-        uses: the limit holds where this part of the nodes is in use; empty: always.
-        disputed: a statement that says otherwise.
-    """
+    """A component that platforms support from, up to or without a version."""
 
     id: str
     platforms: tuple[str, ...]
-    component: str
+    component: str  # ``driver``, a component of a stack, or a part of a node
     severity: Literal["fail", "warn"]
     means: str
     source: Source
-    minimum: Annotated[Version | None, "$component"] = None
-    below: Annotated[Version | None, "$component"] = None
+    minimum: Annotated[Version | None, "$component"] = None  # the least that is supported
+    below: Annotated[Version | None, "$component"] = None  # the first that is not supported
     maximum: Annotated[Version | None, "$component"] = None
-    refuses: tuple[str, ...] = ()
+    refuses: tuple[str, ...] = ()  # values, or series of versions, that are not supported
     advised: str = ""
-    uses: str = ""
+    uses: str = ""  # the limit holds where this part of the nodes is in use; empty: always
     note: str = ""
-    disputed: Claim | None = None
+    disputed: Claim | None = None  # a statement that says otherwise
 
     def allows(self, have: Version) -> bool:
         """Return whether a version is within the limit."""
@@ -80,7 +62,12 @@ class Limit(Struct, frozen=True):
             return False
         if self.maximum and have > self.maximum:
             return False
-        return not any(_is_of_series(have, text) for text in self.refuses)
+        for text in self.refuses:
+            parts = text.split(".")
+            is_series = all(map(str.isdigit, parts))
+            if have.text == text or (is_series and have.at(len(parts)) == tuple(map(int, parts))):
+                return False
+        return True
 
     @property
     def need(self) -> str:
@@ -94,25 +81,13 @@ class Limit(Struct, frozen=True):
         return ",".join(part for part in parts if part)
 
 
-def _is_of_series(have: Version, series: str) -> bool:
-    if have.text == series:
-        return True
-    parts = series.split(".")
-    return all(part.isdigit() for part in parts) and have.at(len(parts)) == tuple(map(int, parts))
-
-
 class Image(Struct, frozen=True):
-    """An image of machines, or a driver installer, of platforms.
+    """An image of machines, or a driver installer, of platforms."""
 
-    Attributes:
-        platforms: patterns of names; ``*`` stands for any text.
-        driver: the driver that it ships, or its branch; None: not known.
-    """
-
-    platforms: tuple[str, ...]
+    platforms: tuple[str, ...]  # patterns of names; ``*`` stands for any text
     image: str
     release: str
-    driver: Driver | None
+    driver: Driver | None  # the driver that it ships, or its branch; None: not known
     source: Source
 
     @property
@@ -124,8 +99,7 @@ class Image(Struct, frozen=True):
 class Platforms(Struct, frozen=True, dict=True):
     """Table ``platforms``."""
 
-    platforms: dict[str, Platform]
-    """By name."""
+    platforms: dict[str, Platform]  # by name
     limits: tuple[Limit, ...]
     images: tuple[Image, ...]
 
@@ -147,19 +121,13 @@ class Platforms(Struct, frozen=True, dict=True):
 
 
 class Condition(Struct, frozen=True):
-    """Patterns of machines; every list that is not empty must fit.
+    """Patterns of machines; every list that is not empty must fit."""
 
-    Attributes:
-        instance_type: of the label ``node.kubernetes.io/instance-type``.
-        product: DMI product names, and models of the device tree.
-        gpus: one of these must be a GPU of the machine, by canonical name.
-    """
-
-    instance_type: tuple[str, ...] = ()
-    product: tuple[str, ...] = ()
+    instance_type: tuple[str, ...] = ()  # of the label ``node.kubernetes.io/instance-type``
+    product: tuple[str, ...] = ()  # DMI product names, and models of the device tree
     vendor: tuple[str, ...] = ()
     asset_tag: tuple[str, ...] = ()
-    gpus: tuple[str, ...] = ()
+    gpus: tuple[str, ...] = ()  # one of these must be a GPU of the machine, by canonical name
 
 
 class Machine(Struct, frozen=True):

@@ -9,46 +9,31 @@ from compatgate.core.versions import format_parts
 
 
 class Precision(Struct, frozen=True):
-    """A number format that a workload can need.
-
-    Attributes:
-        title: the name that people write, ``FP8``.
-        what: what counts as computing in it.
-        instead: what works on hardware that lacks it; empty: nothing is known.
-    """
+    """A number format that a workload can need."""
 
     name: str
-    title: str
-    what: str
-    instead: str
+    title: str  # the name that people write, ``FP8``
+    what: str  # what counts as computing in it
+    instead: str  # what works on hardware that lacks it; empty: nothing is known
     source: Source
 
 
 class CapabilityPrecision(Struct, frozen=True):
-    """The formats that a compute capability computes in.
-
-    Attributes:
-        complete: a format that is not listed is missing; False: it is not known.
-    """
+    """The formats that a compute capability computes in."""
 
     capability: Pair
     computes: tuple[str, ...]
-    complete: bool
+    complete: bool  # a format that is not listed is missing; False: it is not known
     source: Source
     note: str = ""
 
 
 class PrecisionTable(Struct, frozen=True):
-    """Table ``precision``.
-
-    Attributes:
-        by_capability: rows by capability as text, ``8.9``; ascending.
-        slice_share: least memory of a MIG slice, as a share of the GiB in its name.
-    """
+    """Table ``precision``."""
 
     precisions: dict[str, Precision]
-    by_capability: dict[str, CapabilityPrecision]
-    slice_share: float
+    by_capability: dict[str, CapabilityPrecision]  # rows by capability as text, ``8.9``; ascending
+    slice_share: float  # least memory of a MIG slice, as a share of the GiB in its name
     slice_source: Source
 
     def of(self, capability: Pair) -> CapabilityPrecision | None:

@@ -27,21 +27,15 @@ class VgpuBranch(Struct, frozen=True):
 
 
 class VgpuRelease(Struct, frozen=True):
-    """A release of vGPU software; host and guest drivers have numbers of their own.
-
-    Attributes:
-        host: vGPU manager (Linux).
-        guest_linux, guest_windows: driver of the guest.
-        also: further numbers that another source states for the same release.
-    """
+    """A release of vGPU software; host and guest drivers have numbers of their own."""
 
     release: str
     vgpu: int
-    host: Driver | None
-    guest_linux: Driver | None
+    host: Driver | None  # vGPU manager (Linux)
+    guest_linux: Driver | None  # guest_linux, guest_windows: driver of the guest
     guest_windows: Driver | None
     source: Source
-    also: tuple[Driver, ...] = ()
+    also: tuple[Driver, ...] = ()  # further numbers that another source states for the same release
 
 
 class CloudGuest(Struct, frozen=True):
@@ -55,35 +49,23 @@ class CloudGuest(Struct, frozen=True):
 
 
 class VgpuWindow(Struct, frozen=True):
-    """The guests that a host takes, all by major release.
-
-    Attributes:
-        guests: listed by NVIDIA, or given by its rule.
-        accepts: further guests that the driver's interface accepts.
-        lowest: lowest guest that the interface accepts.
-    """
+    """The guests that a host takes, all by major release."""
 
     host: int
-    guests: tuple[int, ...]
-    accepts: tuple[int, ...]
-    lowest: int
+    guests: tuple[int, ...]  # listed by NVIDIA, or given by its rule
+    accepts: tuple[int, ...]  # further guests that the driver's interface accepts
+    lowest: int  # lowest guest that the interface accepts
     source: Source
 
 
 class VgpuFeature(Struct, frozen=True):
-    """The features of vGPUs.
-
-    Attributes:
-        works_on: None: not known.
-        series: letters of the types that have it; empty: all.
-        os: systems of the guest; empty: all.
-    """
+    """The features of vGPUs."""
 
     feature: str
     title: str
-    works_on: WorksOn | None
-    series: tuple[str, ...]
-    os: tuple[str, ...]
+    works_on: WorksOn | None  # None: not known
+    series: tuple[str, ...]  # letters of the types that have it; empty: all
+    os: tuple[str, ...]  # systems of the guest; empty: all
     note: str
     source: Source
 
@@ -108,8 +90,7 @@ class Vgpu(Struct, frozen=True, dict=True):
     windows: dict[int, VgpuWindow]
     features: dict[str, VgpuFeature]
     sharing: tuple[SharingFact, ...]
-    rules: dict[str, Source]
-    """Sources of NVIDIA's rules of combinations, by name."""
+    rules: dict[str, Source]  # Sources of NVIDIA's rules of combinations, by name
 
     @cached_property
     def of_branch(self) -> dict[int, int]:

@@ -28,42 +28,31 @@ class DriverVariant(Struct, frozen=True):
 
 
 class Xid(Struct, frozen=True):
-    """A code of the GPU's driver.
-
-    Attributes:
-        unused: the current catalog calls the code unused (Ampere and newer).
-        action, investigate: NVIDIA's immediate and investigatory action, by guidance class; None:
-            the catalog names none.
-        guidance: what NVIDIA says beyond its action.
-        legacy: what the code meant before Ampere.
-        origin: possible causes, most likely first; derived.
-    """
+    """A code of the GPU's driver."""
 
     code: int
     mnemonic: str | None
     meaning: str | None
-    unused: bool
+    unused: bool  # the current catalog calls the code unused (Ampere and newer)
     severity: Severity
+    # action, investigate: NVIDIA's immediate and investigatory action, by guidance class; None: the
+    # catalog names none
     action: str | None
     investigate: str | None
     source: Source
-    guidance: str | None = None
-    legacy: str | None = None
-    origin: tuple[str, ...] = ()
+    guidance: str | None = None  # what NVIDIA says beyond its action
+    legacy: str | None = None  # what the code meant before Ampere
+    origin: tuple[str, ...] = ()  # possible causes, most likely first; derived
     accompanies: int | None = None
     on_driver: tuple[DriverVariant, ...] = ()
 
 
 class SXid(Struct, frozen=True):
-    """A code of the NVSwitch's driver.
-
-    Attributes:
-        kind: ``non-fatal``, ``fatal``, ``always-fatal`` (to the entire fabric) or ``notable``.
-    """
+    """A code of the NVSwitch's driver."""
 
     code: int
     meaning: str | None
-    kind: str
+    kind: str  # ``non-fatal``, ``fatal``, ``always-fatal`` (to the entire fabric) or ``notable``
     severity: Severity
     action: str
     source: Source
@@ -89,36 +78,23 @@ class Recovery(Struct, frozen=True):
 
 
 class NvlinkCase(Struct, frozen=True):
-    """A row of NVIDIA's decode table.
+    """A row of NVIDIA's decode table."""
 
-    Attributes:
-        reason: bits 25 to 20 of intrInfo.
-        status: errorStatus; None: any.
-        severity: as the table says: ``fatal``, ``link-fatal``, ``non-fatal``.
-        promoted: the action where intrInfo marks the error as promoted to fatal.
-    """
-
-    reason: int
-    status: int | None
-    severity: str
+    reason: int  # bits 25 to 20 of intrInfo
+    status: int | None  # errorStatus; None: any
+    severity: str  # as the table says: ``fatal``, ``link-fatal``, ``non-fatal``
     action: str
     investigate: str
-    promoted: str | None = None
+    promoted: str | None = None  # the action where intrInfo marks the error as promoted to fatal
 
 
 class NvlinkUnit(Struct, frozen=True):
-    """A sub-component that Xid 144 to 150 name.
-
-    Attributes:
-        names: as messages spell it, in upper case.
-        v1: bits 9 to 0 of intrInfo, before R575.
-        v2: bits 6 to 0 of intrInfo, since R575.
-    """
+    """A sub-component that Xid 144 to 150 name."""
 
     xid: int
-    names: tuple[str, ...]
-    v1: int
-    v2: int
+    names: tuple[str, ...]  # as messages spell it, in upper case
+    v1: int  # bits 9 to 0 of intrInfo, before R575
+    v2: int  # bits 6 to 0 of intrInfo, since R575
     cases: tuple[NvlinkCase, ...]
 
 
@@ -126,24 +102,16 @@ RmaMeasure = Literal["remap_failed", "sram_threshold_exceeded", "retired_pages_t
 
 
 class RmaRule(Struct, frozen=True):
-    """The condition for a replacement of a GPU by NVIDIA.
-
-    Attributes:
-        measure: what is read from the GPU.
-        limit: least number that meets the threshold; None: the measure is a flag.
-        xids: codes that lead to the question.
-        applies: GPUs that have the measure.
-        check: command that shows the measure.
-    """
+    """The condition for a replacement of a GPU by NVIDIA."""
 
     id: str
-    measure: RmaMeasure
-    xids: tuple[int, ...]
-    applies: str
+    measure: RmaMeasure  # what is read from the GPU
+    xids: tuple[int, ...]  # codes that lead to the question
+    applies: str  # GPUs that have the measure
     threshold: str
-    check: str
+    check: str  # command that shows the measure
     source: Source
-    limit: int | None = None
+    limit: int | None = None  # least number that meets the threshold; None: the measure is a flag
 
 
 class XidTable(Struct, frozen=True, dict=True):
@@ -154,8 +122,7 @@ class XidTable(Struct, frozen=True, dict=True):
     notices: tuple[Notice, ...]
     recoveries: tuple[Recovery, ...]
     nvlink: tuple[NvlinkUnit, ...]
-    advice: dict[str, str]
-    """The actions by guidance class."""
+    advice: dict[str, str]  # the actions by guidance class
     rma: tuple[RmaRule, ...] = ()
 
     @cached_property

@@ -86,8 +86,7 @@ def _compile(impl: Impl, text: str) -> Requirement:
 
 
 _compiled: BoundedCache[tuple[Impl, str], Requirement] = BoundedCache(16 * MIB)
-_BYTES_OF_CHARACTER = 120
-"""Bytes of a compiled requirement for each of its characters, as measured."""
+_BYTES_OF_CHARACTER = 120  # bytes of a compiled requirement for each of its characters, as measured
 
 
 def _evaluate(requirement: Requirement, host: Host) -> RequirementAnswer:
@@ -121,8 +120,7 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True):
         return check(self.require, host, impl if self.impl is UNSET else self.impl)
 
 
-_MAX_NAMED = 3
-"""Clauses that a reason names; a published requirement has up to 73."""
+_MAX_NAMED = 3  # clauses that a reason names; a published requirement has up to 73
 
 
 class FailedClause(Struct, frozen=True):
@@ -130,8 +128,7 @@ class FailedClause(Struct, frozen=True):
 
     clause: Clause
     factor: Factor
-    left: int
-    """Number of factors from this one to the end of the clause."""
+    left: int  # number of factors from this one to the end of the clause
 
 
 def explain_match(clause: Clause, host: Host) -> str:
@@ -161,22 +158,19 @@ def explain_mismatch(misses: Sequence[FailedClause], host: Host) -> str:
     The closest clause failed nearest to its end; next comes the version nearest to the host's.
     """
     if len(misses) == 1:
-        return (
-            f"{quote_text(misses[0].clause.text)} does not hold: {_explain_factor(misses[0], host)}"
-        )
-    ranked = sorted((miss.left, _distance(miss, host), at) for at, miss in enumerate(misses))
-    closest = [misses[at] for at in sorted(at for _, _, at in ranked[:_MAX_NAMED])]
+        why = _explain_factor(misses[0], host)
+        return f"{quote_text(misses[0].clause.text)} does not hold: {why}"
+    ranked = []
+    for at, miss in enumerate(misses):
+        # The last factor bounds the driver branch of a published clause from above.
+        last = miss.clause.factors[-1]
+        ranked.append((miss.left, abs(last.major - host.majors.get(last.property, 0)), at))
+    closest = [misses[at] for at in sorted(at for _, _, at in sorted(ranked)[:_MAX_NAMED])]
     named = ", ".join(
         f"{quote_text(miss.clause.text)} ({_explain_factor(miss, host)})" for miss in closest
     )
     among = ":" if len(closest) == len(misses) else "; closest are"
     return f"none of {len(misses)} alternatives holds{among} {named}"
-
-
-def _distance(miss: FailedClause, host: Host) -> int:
-    # The last factor bounds the driver branch of a published clause from above.
-    last = miss.clause.factors[-1]
-    return abs(last.major - host.majors.get(last.property, 0))
 
 
 def _explain_factor(miss: FailedClause, host: Host) -> str:

@@ -101,32 +101,26 @@ def compile_requirement(text: str) -> Requirement:
 
 
 def _read_factor(requirement: str, text: str) -> Factor | None:
-    """Read one factor; None if its property is not known."""
     found = _FIRST_OPERATOR_CHARACTER.search(text)
     if found is None:
-        raise MalformedRequirement(
-            requirement, text, "has no operator", "property, operator, value, as in cuda>=12.4"
-        )
+        hint = "property, operator, value, as in cuda>=12.4"
+        raise MalformedRequirement(requirement, text, "has no operator", hint)
     name, rest = text[: found.start()], text[found.start() :]
     if name not in PROPERTIES:
         return None
     operator = next((o for o in _OPERATORS if rest.startswith(o)), "")
     value = rest.removeprefix(operator)
+    if name == "brand" and not operator:
+        # parse() keeps it and eval() then fails on the operator "", whatever the host.
+        note = "it has no operator that the Go toolkit knows and so never holds"
+        return Factor(text, name, lambda _: False, note=note)
     if name == "brand":
-        return _read_brand(text, operator, value)
+        return Factor(text, name, _make_comparison(name, operator, value))
     version = value.removeprefix("v")
     key = semver_key(version)
     if key is None:
         raise MalformedRequirement(requirement, text, *_explain_version_mistake(rest, version))
     return Factor(text, name, _make_comparison(name, operator, key), first_number(version))
-
-
-def _read_brand(text: str, operator: str, value: str) -> Factor:
-    if not operator:
-        # parse() keeps it and eval() then fails on the operator "", whatever the host.
-        note = "it has no operator that the Go toolkit knows and so never holds"
-        return Factor(text, "brand", lambda _: False, note=note)
-    return Factor(text, "brand", _make_comparison("brand", operator, value))
 
 
 def _make_comparison(name: str, operator: str, value: object) -> Check:
@@ -135,7 +129,6 @@ def _make_comparison(name: str, operator: str, value: object) -> Check:
 
 
 def _explain_version_mistake(rest: str, version: str) -> tuple[str, str]:
-    """Return the mistake after a property's name, and a correct form."""
     operator = rest[: len(rest) - len(rest.lstrip(OPERATOR_CHARACTERS))]
     if operator not in COMPARISONS:
         return f"has the operator '{quote_text(operator)}'", f"one of {' '.join(COMPARISONS)}"
@@ -158,12 +151,9 @@ def host(stated: Properties) -> Host:
     for name in VERSION_PROPERTIES:
         parts = host_parts(stated, name) or ()
         if len(parts) > 3:
-            raise BadInput(
-                f"'{quote_text(getattr(stated, name))}' has more than three numbers",
-                field=name,
-                value=getattr(stated, name),
-                hint="the Go toolkit compares at most three, such as 535.104.05",
-            )
+            text, hint = getattr(stated, name), "the Go toolkit compares at most three, such as "
+            what = f"'{quote_text(text)}' has more than three numbers"
+            raise BadInput(what, field=name, value=text, hint=f"{hint}535.104.05")
         values[name] = semver_key(".".join(map(str, parts))) or BELOW_EVERY_VERSION
         majors[name] = parts[0] if parts else 0
     return Host(stated, values, majors, "the Go toolkit ranks below every value")

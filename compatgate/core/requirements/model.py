@@ -35,19 +35,14 @@ _CUDA_DRIVER_API = re.compile(r"[0-9]{4,5}")
 
 
 class Properties(Struct, frozen=True):
-    """The properties of a host; None: not known, or no GPU is visible.
+    """The properties of a host; None: not known, or no GPU is visible."""
 
-    Attributes:
-        cuda: the CUDA version that the driver reports (``12.2``; ``12020`` is the same).
-        driver: the kernel driver's version (``535.104.05``).
-        arch: the GPU's compute capability (``8.0``).
-        brand: the GPU's NVML brand. The Go toolkit tells case apart and names brands in lower
-            case, without spaces (``tesla``, ``quadrortx``).
-    """
-
+    # the CUDA version that the driver reports (``12.2``; ``12020`` is the same)
     cuda: str | None = None
-    driver: str | None = None
-    arch: str | None = None
+    driver: str | None = None  # the kernel driver's version (``535.104.05``)
+    arch: str | None = None  # the GPU's compute capability (``8.0``)
+    # the GPU's NVML brand. The Go toolkit tells case apart and names brands in lower case, without
+    # spaces (``tesla``, ``quadrortx``).
     brand: str | None = None
 
 
@@ -72,35 +67,24 @@ class MalformedRequirement(BadInput):
 
 
 class Host(Struct, frozen=True):
-    """A host as one dialect sees it.
-
-    Attributes:
-        values: by property, the value that the dialect compares with its factors.
-        majors: by version property, the first number; 0 where it is not known.
-        unknown: how the dialect treats a property that is not known, to follow "which".
-    """
+    """A host as one dialect sees it."""
 
     stated: Properties
-    values: Mapping[str, Any]
-    majors: Mapping[str, int]
-    unknown: str
+    values: Mapping[str, Any]  # by property, the value that the dialect compares with its factors
+    majors: Mapping[str, int]  # by version property, the first number; 0 where it is not known
+    unknown: str  # how the dialect treats a property that is not known, to follow "which"
 
 
 class Factor(Struct, frozen=True):
-    """One condition, ``driver>=470``.
-
-    Attributes:
-        holds: tells whether it holds on a host; raises `MalformedRequirement` where the dialect
-            notices a mistake only when it reaches the factor.
-        major: the first number of a version; ranks near misses.
-        note: why it can never hold, on any host.
-    """
+    """One condition, ``driver>=470``."""
 
     text: str
     property: str
+    # tells whether it holds on a host; raises `MalformedRequirement` where the dialect notices a
+    # mistake only when it reaches the factor
     holds: Callable[[Host], bool]
-    major: int = 0
-    note: str = ""
+    major: int = 0  # the first number of a version; ranks near misses
+    note: str = ""  # why it can never hold, on any host
 
 
 class Clause(Struct, frozen=True):
@@ -122,16 +106,12 @@ class Requirement(Struct, frozen=True):
 
 
 class Dialect(Struct, frozen=True):
-    """One implementation of the language.
-
-    Attributes:
-        most: largest number of requirements of a container; None for any number.
-    """
+    """One implementation of the language."""
 
     name: str
     compile: Callable[[str], Requirement]
     host: Callable[[Properties], Host]
-    most: int | None = None
+    most: int | None = None  # largest number of requirements of a container; None for any number
 
 
 def quote_text(text: str) -> str:
@@ -153,12 +133,9 @@ def host_parts(host: Properties, name: str) -> tuple[int, ...] | None:
         return None
     if not _HOST_VERSION.fullmatch(text):
         example = {"cuda": "12.4", "driver": "535.104.05", "arch": "8.0"}[name]
-        raise BadInput(
-            f"'{quote_text(text)}' is not a version",
-            field=name,
-            value=text,
-            hint=f"digits and dots, such as {example}; omit the value if it is unknown",
-        )
+        what = f"'{quote_text(text)}' is not a version"
+        hint = f"digits and dots, such as {example}; omit the value if it is unknown"
+        raise BadInput(what, field=name, value=text, hint=hint)
     if name == "cuda" and _CUDA_DRIVER_API.fullmatch(text):
         return divmod(int(text) // 10, 100)
     return tuple(int(part) for part in text.split("."))

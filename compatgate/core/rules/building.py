@@ -6,7 +6,7 @@ program that is already built has none of them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from compatgate.core import changes, constraints
 from compatgate.core.components import label_of
@@ -71,10 +71,8 @@ def _judge_compiler(
         )
     for listed in table.listed:
         if listed.compiler == name and listed.cuda.allows(cuda) and not listed.range.allows(have):
-            message = (
-                f"the nvcc of CUDA {cuda} accepts {label} {have}, and NVIDIA's installation guide"
-                f" does not list it, but {constraints.describe_range(listed.range)}"
-            )
+            message = f"the nvcc of CUDA {cuda} accepts {label} {have}, and NVIDIA's installation "
+            message += f"guide does not list it, but {constraints.describe_range(listed.range)}"
             return Problem(
                 "warn", name, message, have.text, listed.range.text, source=listed.source
             )
@@ -156,7 +154,6 @@ def _report_conflict(context: RuleContext, conflict: BuildConflict, cuda: Versio
 def _propose_parts(
     context: RuleContext, conflict: BuildConflict, cuda: Version
 ) -> Iterator[Candidate]:
-    """Propose the next toolkits, then the next older version of each part."""
     if conflict.release:
         series = context.facts.toolkits_of.get(cuda.major_minor, ())
         later = [one.version for one in series if one.version > cuda]
@@ -199,19 +196,16 @@ def cxx_standard(context: RuleContext) -> Answer:
         return Problem("unknown", "cxx", message, have=have.text)
     if have.major in row.accepts:
         return PASS
+    accepted = ", ".join(f"C++{one:02}" for one in row.accepts)
     return Problem(
         "fail",
         "cxx",
-        f"the nvcc of CUDA {cuda} has no C++{have.major:02}: {_name_standards(row.accepts)}",
+        f"the nvcc of CUDA {cuda} has no C++{have.major:02}: {accepted}",
         have=have.text,
-        need=_name_standards(row.accepts),
+        need=accepted,
         source=row.source,
         candidates=lambda: _propose_standard(context, row.accepts, have),
     )
-
-
-def _name_standards(accepted: Iterable[int]) -> str:
-    return ", ".join(f"C++{one:02}" for one in accepted)
 
 
 def _propose_standard(
@@ -222,13 +216,7 @@ def _propose_standard(
         yield Candidate({"cxx": f"{older[-1]:02}"}, f"build as C++{older[-1]:02}")
     for row in reversed(context.facts.compilers.standards):
         if have.major in row.accepts:
-            first = next(
-                (
-                    pair
-                    for pair in context.facts.compilers.series
-                    if row.cuda.allows(changes.toolkit_version(pair))
-                ),
-                None,
-            )
-            if first:
+            series = context.facts.compilers.series
+            fitting = [pair for pair in series if row.cuda.allows(changes.toolkit_version(pair))]
+            for first in fitting[:1]:
                 yield from changes.move_to_cuda(context, first)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from compatgate.core import changes
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts.frameworks import Build, KnownIssue
+from compatgate.core.facts.frameworks import KnownIssue
 from compatgate.core.facts.nvidia import Source
 from compatgate.core.parts import DRIVER, FORWARD, NOTHING, VERSIONS, Candidate
 from compatgate.core.rule import (
@@ -24,7 +24,6 @@ from compatgate.core.rule import (
     rule,
 )
 from compatgate.core.rule_context import RuleContext
-from compatgate.core.stack_facts import FrameworkMatch
 from compatgate.core.versions import format_parts
 
 if TYPE_CHECKING:
@@ -69,9 +68,8 @@ def require_cuda(context: RuleContext) -> Answer:
         message = f"the container runtime cannot read the image's requirements: {decides.detail}"
         return _report_refusal(context, message)
     if not decides.satisfied:
-        return _report_refusal(
-            context, f"the container runtime refuses this image here: {decides.reason}"
-        )
+        message = f"the container runtime refuses this image here: {decides.reason}"
+        return _report_refusal(context, message)
     other = go if decides is c else c
     if isinstance(other, MalformedRequirement):
         name = "the Go toolkit" if decides is c else "libnvidia-container"
@@ -92,11 +90,12 @@ def _report_refusal(context: RuleContext, message: str) -> Problem:
     elif not context.driver_cuda_is_exact:
         outcome = "unknown"
         message += " (the CUDA version of this driver is not published, it may be newer)"
+    cuda = format_parts(context.driver_cuda) if context.driver_cuda else "unknown"
     return Problem(
         outcome,
         "require",
         message,
-        have=f"driver {context.driver}, {_describe_cuda(context)}",
+        have=f"driver {context.driver}, CUDA {cuda}",
         need=" and ".join(context.stack.require),
         source=REQUIRE_SOURCE,
         candidates=lambda: changes.newer_branches(context),
@@ -127,10 +126,6 @@ def _check_brands(context: RuleContext, impl: Impl) -> Requirement | MalformedRe
     return answer
 
 
-def _describe_cuda(context: RuleContext) -> str:
-    return f"CUDA {format_parts(context.driver_cuda)}" if context.driver_cuda else "CUDA unknown"
-
-
 @rule("CG701", "known-issue", reads=VERSIONS | FORWARD | {"arch"}, states_outcome=True)
 def known_issue(context: RuleContext) -> Answer:
     """The combination is on the known-issues list.
@@ -157,20 +152,19 @@ def _applies(context: RuleContext, issue: KnownIssue) -> bool:
     """Return whether an issue of the stack is about the pool's driver, and nothing avoids it."""
     if not context.stack.versions.keys().isdisjoint(issue.unless):
         return False
-    if issue.behind and not _is_behind(context):
+    cuda, reported = context.cuda, context.driver_cuda
+    if issue.behind and (
+        cuda is None
+        or reported is None
+        or context.forward is not None
+        or not context.driver_cuda_is_exact
+        or reported >= cuda.major_minor
+    ):
         return False
     text = issue.components.get("driver")
     if text is None:
         return True
     return context.driver is not None and parse_constraint("driver", text).allows(context.driver)
-
-
-def _is_behind(context: RuleContext) -> bool:
-    """Tell whether the driver reports an older CUDA than the stack's, and brings no newer one."""
-    cuda, reported = context.cuda, context.driver_cuda
-    if cuda is None or reported is None or context.forward is not None:
-        return False
-    return context.driver_cuda_is_exact and reported < cuda.major_minor
 
 
 def _report_issue(context: RuleContext, issue: KnownIssue) -> tuple[Problem]:
@@ -186,27 +180,19 @@ def _report_issue(context: RuleContext, issue: KnownIssue) -> tuple[Problem]:
         have=have.text if have else None,
         need=issue.advice or None,
         source=issue.source,
-        candidates=lambda: _propose_fixes(issue),
+        candidates=lambda: (Candidate(dict(c), changes.describe_change(c)) for c in issue.fixes),
     )
     return (problem,)
 
 
 def _has_other_users(context: RuleContext, issue: KnownIssue) -> bool:
     """Tell whether something that an issue does not name uses the GPU: it may be all that does."""
-    carries = context.facts.packages.carries
-    packages = [
-        one.name for one in context.packages if carries(one.name) not in ("nothing", "bindings")
-    ]
-    names = [
-        *packages,
-        *(name for name in context.stack.versions if name in context.facts.frameworks),
-    ]
-    return any(name not in issue.components for name in names)
-
-
-def _propose_fixes(issue: KnownIssue) -> Iterator[Candidate]:
-    for change in issue.fixes:
-        yield Candidate(dict(change), changes.describe_change(change))
+    carries, frameworks = context.facts.packages.carries, context.facts.frameworks
+    names = {one.name for one in context.packages} - issue.components.keys()
+    others = context.stack.versions.keys() - issue.components.keys()
+    return not others.isdisjoint(frameworks) or any(
+        carries(name) not in ("nothing", "bindings") for name in names
+    )
 
 
 @rule("CG821", "waived", cause="matrix", reads=NOTHING, not_waivable="records waivers")
@@ -374,53 +360,41 @@ def incomplete(context: RuleContext) -> Answer:
 
     Source: the question itself.
     """
-    problems = []
+    problems, stack, carries = list[Problem](), context.stack, context.facts.packages.carries
     if context.driver is None:
         message = "the pool's driver is not known: no rule about drivers was checked"
-        problems.append(
-            Problem("unknown", "driver", message, need="driver=... (nvidia-smi shows it)")
-        )
+        need = "driver=... (nvidia-smi shows it)"
+        problems.append(Problem("unknown", "driver", message, need=need))
     if context.pool.gpu is None:
         message = "the pool's GPU is not known: no rule about GPUs was checked"
         problems.append(Problem("unknown", "gpu", message, need="gpu=A100-SXM4-80GB, or gpu=sm_80"))
-    if context.cuda is None and not _needs_no_cuda(context):
-        problems.append(_report_no_cuda(context))
-    problems += [Problem("unknown", "stack", f"left open: {what}") for what in context.stack.open]
-    said = (*context.stack.unread, *context.stack.assumed)
-    if context.stack.assumed and _is_cuda_a_guess(context):
-        need = "cuda=..., the CUDA that is installed"
-        problems += [Problem("warn", "cuda", what, need=need) for what in context.stack.assumed]
-        said = context.stack.unread
-    problems += [one for what in said for one in report_left_out("stack", what)]
-    return [*problems, *_report_measured(context)] or PASS
-
-
-def _needs_no_cuda(context: RuleContext) -> bool:
-    """Tell whether nothing of the stack uses CUDA, or nothing of it is known.
-
-    The maker of a program may state the driver that it needs, and not its CUDA.
-    """
-    stack, carries = context.stack, context.facts.packages.carries
     packages = context.packages
-    if packages and all(one.is_judged_by_driver for one in packages):
-        return True
-    return (
-        (bool(stack.open) and not stack.versions)
+    if context.cuda is None and not (
+        (stack.open and not stack.versions)  # nothing is known of it
+        # the maker of a program may state the driver that it needs, and not its CUDA
+        or (packages and all(one.is_judged_by_driver for one in packages))
         or any(found.without_cuda for found in context.frameworks)
         or any(carries(package.name) == "driver" for package in packages)
-    )
-
-
-def _is_cuda_a_guess(context: RuleContext) -> bool:
-    """Tell whether the assumed CUDA is one of several that an installation may have.
-
-    A wheel may bring none and load any minor (ONNX Runtime), and conda have builds for several.
-    """
-    for found in context.frameworks:
-        build, release = found.build, found.release
-        if build and release and not (build.cuda or build.plugins or "torch" in release.pins):
-            return True
-    return any(one.toolkits for package in context.packages for one in package.statements)
+    ):
+        problems.append(_report_no_cuda(context))
+    problems += [Problem("unknown", "stack", f"left open: {what}") for what in stack.open]
+    remarks = (*stack.unread, *stack.assumed)
+    # An installation may have another CUDA than the assumed one: a wheel may bring none and load
+    # any minor (ONNX Runtime), and conda have builds for several.
+    if stack.assumed and (
+        any(
+            found.build
+            and found.release
+            and not (found.build.cuda or found.build.plugins or "torch" in found.release.pins)
+            for found in context.frameworks
+        )
+        or any(one.toolkits for package in packages for one in package.statements)
+    ):
+        need = "cuda=..., the CUDA that is installed"
+        problems += [Problem("warn", "cuda", what, need=need) for what in stack.assumed]
+        remarks = stack.unread
+    problems += [one for what in remarks for one in report_left_out("stack", what)]
+    return [*problems, *_report_measured(context)] or PASS
 
 
 def _report_measured(context: RuleContext) -> Iterator[Problem]:
@@ -443,16 +417,16 @@ def _report_no_cuda(context: RuleContext) -> Problem:
         lacks_plugin = bool(of_plugins) and plugins.isdisjoint(of_plugins)
         if lacks_plugin:
             message += f": {found.name} without its plugin for CUDA computes only on the CPU"
-        hints += [_write_build(found, build, lacks_plugin=lacks_plugin) for build in builds]
+        public = found.version.public
+        for build in builds:
+            if build.plugins and lacks_plugin:
+                hints.append(f"{build.plugins[0]}={public}")
+            elif build.label:
+                hints.append(f"{found.name}={public}+{build.label}")
+            else:
+                hints.append(f"cuda={build.cuda_major}.x")
     need = f"cuda=..., or the build: {', '.join(hints)}" if hints else "cuda=... (as in cuda=12.4)"
     return Problem("unknown", "cuda", message, need=need)
-
-
-def _write_build(found: FrameworkMatch, build: Build, *, lacks_plugin: bool) -> str:
-    if build.plugins and lacks_plugin:
-        return f"{build.plugins[0]}={found.version.public}"
-    label = build.label
-    return f"{found.name}={found.version.public}+{label}" if label else f"cuda={build.cuda_major}.x"
 
 
 @rule("CG902", "witness-conflict")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import date, timedelta
+from itertools import chain
 
 from compatgate.core import changes
 from compatgate.core.facts.nvidia import Pair, Source
@@ -55,8 +56,12 @@ def driver_too_old(context: RuleContext) -> Answer:
     if cuda is None or newer is not NOT_APPLICABLE:
         return newer
     if context.toolkit is None:
-        why = _explain_unknown_toolkit(context, cuda)
-        return Problem("unknown", "cuda", why, have=cuda.text, need=_newest_toolkit(context))
+        table, series = context.facts.cuda_driver, format_parts(cuda.major_minor)
+        newest = table.toolkits[-1].version.text
+        why = f"CUDA {cuda} is not known; the newest known is {newest}"
+        if unreleased := table.never_released.get(series):
+            why = f"CUDA {series} was never released as a toolkit ({unreleased.title})"
+        return Problem("unknown", "cuda", why, have=cuda.text, need=newest)
     if context.jetson:
         return NOT_APPLICABLE  # its driver has numbers of its own: CG131 judges the L4T release
     if context.floor is None:
@@ -77,12 +82,15 @@ def driver_too_old(context: RuleContext) -> Answer:
         have=driver.text,
         need=f">={floor}",
         source=source,
-        candidates=lambda: _propose_driver_or_cuda(context, floor),
+        candidates=lambda: chain(
+            (changes.raise_driver(context, floor),),
+            changes.older_cuda(context),
+            changes.add_forward_compat(context),
+        ),
     )
 
 
 def _check_without_floor(context: RuleContext, cuda: Version, driver: Version) -> Answer:
-    """Judge a toolkit without a published minimum: a driver for a newer one runs it."""
     newer = (one for one in context.facts.cuda_driver.toolkits if one.version > cuda)
     floors = [find_floor(one.version, one, context.pool, context.facts) for one in newer]
     lowest = min((floor[0] for floor in floors if floor), default=None)
@@ -94,7 +102,6 @@ def _check_without_floor(context: RuleContext, cuda: Version, driver: Version) -
 
 
 def _check_major(context: RuleContext, driver: Version, known: int) -> Answer:
-    """Judge the newest CUDA major that a build names, above the major that is known."""
     if context.jetson:
         return NOT_APPLICABLE  # CG131 judges it
     versions, frameworks = context.stack.versions.items(), context.facts.frameworks
@@ -132,24 +139,6 @@ def report_older_driver(
     )
 
 
-def _explain_unknown_toolkit(context: RuleContext, cuda: Version) -> str:
-    series = format_parts(cuda.major_minor)
-    if series in context.facts.cuda_driver.never_released:
-        why = context.facts.cuda_driver.never_released[series].title
-        return f"CUDA {series} was never released as a toolkit ({why})"
-    return f"CUDA {cuda} is not known; the newest known is {_newest_toolkit(context)}"
-
-
-def _newest_toolkit(context: RuleContext) -> str:
-    return context.facts.cuda_driver.toolkits[-1].version.text
-
-
-def _propose_driver_or_cuda(context: RuleContext, floor: Version) -> Iterator[Candidate]:
-    yield changes.raise_driver(context, floor)
-    yield from changes.older_cuda(context)
-    yield from changes.add_forward_compat(context)
-
-
 @rule("CG102", "minor-compat-limits", reads=CODE | RECORDS | FORWARD)
 def minor_compat_limits(context: RuleContext) -> Answer:
     """The driver is older than the toolkit's own and runs it by minor-version compatibility only.
@@ -175,11 +164,10 @@ def minor_compat_limits(context: RuleContext) -> Answer:
     own = toolkit.driver.get(context.os)
     older = context.driver_cuda is None or context.driver_cuda < cuda.major_minor
     if own is None and not (older and context.driver_cuda_is_exact):
-        return report_no_effect(  # CG202 judges PTX, all else is a warning
-            "driver",
-            f"no {context.os} driver of CUDA {cuda} itself is published: limits not checked",
-        )
-    if (own and driver >= own) or _forward_compat_covers(context, cuda):
+        why = f"no {context.os} driver of CUDA {cuda} itself is published: limits not checked"
+        return report_no_effect("driver", why)  # CG202 judges PTX, all else is a warning
+    usable = context.usable_cuda if context.forward and context.forward.usable else None
+    if (own and driver >= own) or (usable and usable >= cuda.major_minor):
         return PASS
     made_by = context.ptx_cuda
     needs_jit = older and (
@@ -188,31 +176,23 @@ def minor_compat_limits(context: RuleContext) -> Answer:
     )
     than = f"CUDA {cuda}'s own driver {own}" if own else f"CUDA {cuda}"
     limit = _describe_limit(context, older=older, needs_jit=needs_jit)
+    has = f"CUDA {format_parts(context.driver_cuda)}" if context.driver_cuda else "an older CUDA"
     return Problem(
         ("unknown" if explain_open_reach(context) else "fail") if needs_jit else "warn",
         "driver",
-        f"driver {driver} ({_describe_cuda(context)}) is older than {than}: it works by "
+        f"driver {driver} ({has}) is older than {than}: it works by "
         f"minor-version compatibility for code with SASS for this GPU, {limit}",
         have=driver.text,
         need=f">={own}" if own else f"a driver of CUDA {format_parts(cuda.major_minor)} or newer",
         source=weakest_source(context, toolkit.source) if needs_jit else toolkit.source,
-        candidates=lambda: _propose_driver_or_sass(context, own, needs_jit=needs_jit),
+        candidates=lambda: chain(
+            (changes.raise_driver(context, own),) if own else (),
+            changes.add_sass(context) if needs_jit else (),
+        ),
     )
 
 
-def _forward_compat_covers(context: RuleContext, cuda: Version) -> bool:
-    """Return whether a usable forward-compatibility package understands the CUDA."""
-    if not (context.forward and context.forward.usable and context.usable_cuda):
-        return False
-    return context.usable_cuda >= cuda.major_minor
-
-
-def _describe_cuda(context: RuleContext) -> str:
-    return f"CUDA {format_parts(context.driver_cuda)}" if context.driver_cuda else "an older CUDA"
-
-
 def _describe_limit(context: RuleContext, *, older: bool, needs_jit: bool) -> str:
-    """Say what does not work by minor-version compatibility."""
     if needs_jit:
         return "but this workload needs its PTX compiled, which this driver cannot do"
     if not older:
@@ -223,15 +203,6 @@ def _describe_limit(context: RuleContext, *, older: bool, needs_jit: bool) -> st
     elif context.code is None:
         limit += " (the stack states no arch, so whether it needs that was not checked)"
     return limit
-
-
-def _propose_driver_or_sass(
-    context: RuleContext, own: Version | None, *, needs_jit: bool
-) -> Iterator[Candidate]:
-    if own:
-        yield changes.raise_driver(context, own)
-    if needs_jit:
-        yield from changes.add_sass(context)
 
 
 @rule("CG103", "forward-compat", reads=FORWARD)
@@ -260,19 +231,12 @@ def forward_compat(context: RuleContext) -> Answer:
     if forward is None or compat is None or forward.aside:
         return NOT_APPLICABLE
     if forward.usable:
-        if context.jetson:
-            return PASS
         table, gpu = context.facts.forward_compat, context.pool.gpu
-        if gpu and gpu.segment in table.conditional_segments:
-            return Problem(
-                "warn",
-                "cuda-compat",
-                f"forward compatibility on {gpu.segment} products is supported for select "
-                f"NGC-Server-Ready SKUs only; whether {gpu.sku} is one is not published",
-                have=compat.text,
-                source=table.hardware,
-            )
-        return PASS
+        if context.jetson or not gpu or gpu.segment not in table.conditional_segments:
+            return PASS
+        message = f"forward compatibility on {gpu.segment} products is supported for select "
+        message += f"NGC-Server-Ready SKUs only; whether {gpu.sku} is one is not published"
+        return Problem("warn", "cuda-compat", message, have=compat.text, source=table.hardware)
     return Problem(
         "unknown" if forward.usable is None else "fail",
         "cuda-compat",
@@ -291,15 +255,12 @@ def _propose_without_compat(context: RuleContext) -> Iterator[Candidate]:
     own = context.facts.driver_branches.branches.get(package.driver_branch) if package else None
     if own and own.first and context.stack.compat_use == "newer":
         raised = changes.raise_driver(context, own.first)
-        what = f"{raised.message}: the package is then not used"
-        yield Candidate(raised.set, what)
+        yield Candidate(raised.set, f"{raised.message}: the package is then not used")
     yield Candidate({"cuda-compat": None}, "remove the cuda-compat package from the image")
     if context.floor:
         floor = context.floor[0]
-        yield Candidate(
-            {"cuda-compat": None, "driver": f">={floor}"},
-            f"remove the cuda-compat package and raise the driver to {floor} or newer",
-        )
+        what = f"remove the cuda-compat package and raise the driver to {floor} or newer"
+        yield Candidate({"cuda-compat": None, "driver": f">={floor}"}, what)
 
 
 EOL_NOTICE = timedelta(days=90)
@@ -352,11 +313,9 @@ def _find_supported_branch(context: RuleContext) -> Iterator[Candidate]:
     for branch in context.facts.driver_branches.branches.values():
         if own is None or branch.branch <= own or not branch.eol or branch.eol <= context.today:
             continue
-        if branch.last:
-            yield Candidate(
-                {"driver": branch.last.text},
-                f"move to branch {branch.branch} (driver {branch.last}), supported to {branch.eol}",
-            )
+        if last := branch.last:
+            what = f"move to branch {branch.branch} (driver {last}), supported to {branch.eol}"
+            yield Candidate({"driver": last.text}, what)
 
 
 def find_shortfall(context: RuleContext, cuda: Pair | None) -> Pair | None:

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from compatgate.core import changes
 from compatgate.core.facts.frameworks import Build, Release
 from compatgate.core.facts.nvidia import Pair, Source
-from compatgate.core.gpu_code import Arch
-from compatgate.core.gpu_runs import find_run_mode
+from compatgate.core.gpu_code import Arch, find_run_mode
 from compatgate.core.parts import CODE, CUDA, DRIVER, FORWARD, RECORDS, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
@@ -41,7 +40,6 @@ from compatgate.core.versions import Version, format_parts, parse_version
 
 if TYPE_CHECKING:
     from compatgate.core.packages import GpuPackage
-    from compatgate.core.stack_values import Wheel
 
 
 @rule("CG401", "framework-cuda", reads=DRIVER | RECORDS)
@@ -97,17 +95,19 @@ def _check_cuda(context: RuleContext, found: FrameworkMatch) -> Answer:
             candidates=lambda: changes.other_build(context, found),
         )
     if not found.published:
-        return report_left_out(found.name, _explain_unpublished(found))
-    release, build = found.release, found.build
+        what = f"{found.title} is not a published build; its CUDA, pins and GPU code not checked"
+        if found.conda:
+            what = f"{found.title} was built by a channel of conda: what is published about the "
+            what += f"wheels of {found.name} does not hold for it; its CUDA, Python and pins not "
+            what += "checked"
+        return report_left_out(found.name, what)
+    release, build, systems = found.release, found.build, found.table.os
     if release is None:
         return _report_unknown_release(context, found)
-    if context.pool.os == "windows" and "windows" not in (release.os or found.table.os):
+    if context.pool.os == "windows" and "windows" not in (release.os or systems):
         message = f"{found.title} has no GPU build for Windows"
-        on_windows = [
-            r.version for r in found.table.releases if "windows" in (r.os or found.table.os)
-        ]
-        if on_windows:
-            message += f"; the last release with one is {on_windows[-1]}"
+        known = [one for one in found.table.releases if "windows" in (one.os or systems)]
+        message += f"; the last release with one is {known[-1].version}" if known else ""
         return _make_problem(found, "fail", message, need="os=linux or wsl", source=release.source)
     if not found.version.local:
         if absence := found.table.source_of_absence(found.version, context.pool.cpu):
@@ -121,16 +121,23 @@ def _check_cuda(context: RuleContext, found: FrameworkMatch) -> Answer:
     if build is None:
         return _report_no_build(context, found, release)
     if not build.listed:
-        message = (
-            f"the {build.title} build of {found.title} exists on the wheel index but "
-            "not on the install page"
-        )
+        message = f"the {build.title} build of {found.title} exists on the wheel index but "
+        message += "not on the install page"
         return _make_problem(found, "warn", message, source=build.source)
-    return _check_stated_cuda(context, found, build)
+    stated = context.stack.get("cuda") if found.version.cuda else None
+    if stated is None:
+        return PASS
+    if (build.compiles or found.table.loads_cuda) and not accepts(build, stated):
+        message = f"{found.title} is for CUDA {build.accepts}, the stack states CUDA {stated}"
+        return _make_problem(found, "fail", message, need=build.accepts, source=build.source)
+    if build.cuda_major != stated.major:
+        message = f"{found.title} brings CUDA {build.cuda_major}, the stack states CUDA "
+        message += f"{stated}: two CUDA majors in one process"
+        return _make_problem(found, "warn", message, source=build.source)
+    return PASS
 
 
 def _report_unknown_release(context: RuleContext, found: FrameworkMatch) -> Answer:
-    """Report a release without a row, unless its own wheel was measured."""
     if context.has_record(found.name):
         return NOT_APPLICABLE  # CG411 to CG414 judge what the wheel was measured to hold
     known = name_known([one.version for one in found.table.releases], found.version)
@@ -139,23 +146,6 @@ def _report_unknown_release(context: RuleContext, found: FrameworkMatch) -> Answ
     need += f"{found.version.public} --overlay {name}.yaml, for --facts {name}.yaml"
     message = f"{found.title} is not known; {known}"
     return _make_problem(found, "unknown", message, need=need)
-
-
-def _check_stated_cuda(context: RuleContext, found: FrameworkMatch, build: Build) -> Answer:
-    """Compare the CUDA that the stack states with that of the build that a label names."""
-    stated = context.stack.get("cuda")
-    if stated is None or not found.version.cuda:
-        return PASS
-    if (build.compiles or found.table.loads_cuda) and not accepts(build, stated):
-        message = f"{found.title} is for CUDA {build.accepts}, the stack states CUDA {stated}"
-        return _make_problem(found, "fail", message, need=build.accepts, source=build.source)
-    if build.cuda_major != stated.major:
-        message = (
-            f"{found.title} brings CUDA {build.cuda_major}, the stack states CUDA "
-            f"{stated}: two CUDA majors in one process"
-        )
-        return _make_problem(found, "warn", message, source=build.source)
-    return PASS
 
 
 def _make_problem(
@@ -172,27 +162,21 @@ def _report_cpu_only(
     label = build.label if build else None
     labelled = f"{found.version.public}+{label}" if label else ""
     change = Candidate({found.name: labelled}, f"use {found.name} {labelled}, from another index")
-    open_ = _may_be_another_build(context, found)
-    if (
-        found.build
-        and open_
-        and context.pool.os == "windows"
-        and "cuda" in context.stack.components
-    ):
-        return _make_problem(
-            found,
-            "warn",
-            f"{what}: assumed to be {found.build.kind} of another index, as the stack has CUDA "
-            f"{context.cuda}",
-            need=f"a build with CUDA: {found.name}={labelled}",
-            source=source,
-        )
+    is_open = _may_be_another_build(context, found)
+    has_cuda = context.pool.os == "windows" and "cuda" in context.stack.components
+    if found.build and is_open and has_cuda:
+        message = f"{what}: assumed to be {found.build.kind} of another index, as the stack has "
+        message += f"CUDA {context.cuda}"
+        need = f"a build with CUDA: {found.name}={labelled}"
+        return _make_problem(found, "warn", message, need=need, source=source)
+    if is_open:
+        message = f"{what}: whether another build is meant is not known"
+    else:
+        message = f"{what}, and the version has no label of another build"
     return _make_problem(
         found,
-        "unknown" if open_ else "fail",
-        f"{what}: whether another build is meant is not known"
-        if open_
-        else f"{what}, and the version has no label of another build",
+        "unknown" if is_open else "fail",
+        message,
         need="a build with CUDA, stated with its label",
         source=source,
         candidates=lambda: (change,) if labelled else (),
@@ -207,7 +191,8 @@ def _may_be_another_build(context: RuleContext, found: FrameworkMatch) -> bool:
     stack = context.stack
     if found.name in stack.measured:
         return True
-    if _is_file_of_index(stack.wheels.get(found.name)):
+    wheel = stack.wheels.get(found.name)
+    if wheel and wheel.sha256 and _INDEX_FILE.fullmatch(wheel.file):
         return False
     if context.jetson:
         return True
@@ -221,25 +206,9 @@ def _may_be_another_build(context: RuleContext, found: FrameworkMatch) -> bool:
     )
 
 
-def _is_file_of_index(wheel: Wheel | None) -> bool:
-    """Tell whether a pinned file is the package index's own wheel.
-
-    The index takes no file with a label or with the tag ``linux_*``; other indexes give their
-    builds with CUDA one or the other.
-    """
-    return bool(wheel and wheel.sha256 and _INDEX_FILE.fullmatch(wheel.file))
-
-
 _INDEX_FILE = re.compile(r"[^+]+-(?:(?:\w+\.)*(?:manylinux|musllinux)\w*(?:\.\w+)*|win\w+)\.whl")
-
-
-def _explain_unpublished(found: FrameworkMatch) -> str:
-    if found.conda:
-        return (
-            f"{found.title} was built by a channel of conda: what is published about the wheels "
-            f"of {found.name} does not hold for it; its CUDA, Python and pins not checked"
-        )
-    return f"{found.title} is not a published build; its CUDA, pins and GPU code not checked"
+"""Names of the package index's own wheels: it takes no file with a label or with the tag
+``linux_*``; other indexes give their builds with CUDA one or the other."""
 
 
 def _report_no_build(context: RuleContext, found: FrameworkMatch, release: Release) -> Answer:
@@ -252,9 +221,8 @@ def _report_no_build(context: RuleContext, found: FrameworkMatch, release: Relea
     titles = ", ".join(build.title for build in release.builds) or "no CUDA at all"
     release_name = f"{found.name} {found.version.public}"
     build = f"build of {release_name} for CUDA {format_parts(asked)}"
-    of_patch = (
-        release.inferred and len(found.version.parts) > 2
-    )  # 1.13 is the series, whose rows are known
+    # 1.13 is the series, whose rows are known
+    of_patch = release.inferred and len(found.version.parts) > 2
     complete = None if of_patch else found.table.source_of_completeness(release.version)
     return Problem(
         "fail" if complete else "unknown",
@@ -301,7 +269,9 @@ def _check_python(context: RuleContext, found: FrameworkMatch) -> Answer:
             message = f"whether {found.title} has a wheel for free-threaded Python is not known"
             need = f"python={format_parts(have.at(2))}, or a release whose wheels are known"
             return report_missing_fact("python", message, need=need, have=have.text)
-        if _is_in_range(have, low, high):
+        python = have.at(2)
+        above = low is None or python >= parse_version("python", low).at(2)
+        if above and (high is None or python <= parse_version("python", high).at(2)):
             return PASS
         need = f"{low or 'any'} to {high or 'any'}"
     source = release.python_source or release.source
@@ -319,12 +289,6 @@ def _check_python(context: RuleContext, found: FrameworkMatch) -> Answer:
         source=source,
         candidates=lambda: changes.other_python(have, release),
     )
-
-
-def _is_in_range(have: Version, low: str | None, high: str | None) -> bool:
-    """Return whether a Python is within a range, both ends included; None leaves an end open."""
-    above = low is None or have.at(2) >= parse_version("python", low).at(2)
-    return above and (high is None or have.at(2) <= parse_version("python", high).at(2))
 
 
 @rule("CG405", "framework-arch", reads=CODE | RECORDS | FORWARD)
@@ -368,17 +332,11 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> Answer:
     private = (found.stands_in or not found.published) and not found.without_cuda
     if private and context.stack.arch is not None:
         return NOT_APPLICABLE  # CG201 judges it
-    if private and not found.stands_in:
-        if build is None and _is_for_jetson(context, found):
-            return PASS
-        if build is None and (on_jetson := _judge_on_jetson(context, found)):
-            return on_jetson
-        if build is None and (of_image := _judge_by_image(context, found)):
-            return of_image
-        if build is None:
-            return _report_unknown_code(
-                context, found, "conda's build" if found.conda else "this build"
-            )
+    if build is None and private and not found.stands_in:
+        if known := _judge_on_jetson(context, found) or _judge_by_image(context, found):
+            return known
+        what = "conda's build" if found.conda else "this build"
+        return _report_unknown_code(context, found, what)
     if build is None:
         return _check_every_build(context, found, device)
     if build.plugins and (problems := _check_plugins(context, found, build, device)):
@@ -401,24 +359,20 @@ def _find_pinned_torch_without_code(
 ) -> Problem | None:
     """Return what is wrong where a release pins a torch of which no build has code for the GPU."""
     pin = found.release.pins.get("torch") if found.release else None
-    table = (
-        context.facts.framework("torch") if pin and "torch" not in context.stack.versions else None
-    )
-    if pin is None or pin.floor is None or table is None or not pin.spec.startswith("=="):
+    if pin is None or pin.floor is None or not pin.spec.startswith("=="):
         return None
-    torch = find_release(table, pin.floor)
-    codes = (
-        [one.code_for(context.pool.os, context.pool.cpu) for one in torch.builds] if torch else []
-    )
-    if torch is None or not all(codes) or device in context.facts.arch.tegra:
+    table, arch, pool = context.facts.framework("torch"), context.facts.arch, context.pool
+    torch = find_release(table, pin.floor) if table else None
+    if torch is None or "torch" in context.stack.versions or device in arch.tegra:
         return None
-    if any(find_run_mode(code or (), device, context.facts.arch) for code in codes):
+    codes = [one.code_for(pool.os, pool.cpu) for one in torch.builds]
+    if not all(codes) or any(find_run_mode(code or (), device, arch) for code in codes):
         return None
     what = f"{found.title} requires torch {torch.version}, of which no wheel has code for "
     have = ", ".join(dict.fromkeys(one.name for code in codes for one in code or ()))
     build = default_build(torch) or torch.preferred[0]
     problem = _report_no_code(context, found, build, f"{what}{context.gpu_name}", have)
-    fact = context.facts.arch.capabilities.get(format_parts(device))
+    fact = arch.capabilities.get(format_parts(device))
     came_later = fact and fact.first_toolkit > max(map(_toolkit_of, torch.builds))
     return replace(problem, source=fact.source) if fact and came_later else problem
 
@@ -431,10 +385,8 @@ def _check_every_build(context: RuleContext, found: FrameworkMatch, device: Pair
         newest = max(_toolkit_of(build) for build in builds)
         if fact and fact.first_toolkit > newest:
             first = format_parts(fact.first_toolkit)
-            message = (
-                f"{found.title} is built with CUDA {format_parts(newest)} at most, and refuses "
-            )
-            message += f"{context.gpu_name}, which came with CUDA {first}"
+            message = f"{found.title} is built with CUDA {format_parts(newest)} at most, and "
+            message += f"refuses {context.gpu_name}, which came with CUDA {first}"
             need = f"a release for CUDA {first} or newer"
             return _make_problem(found, "fail", message, need=need, source=source)
     minimums = [build.minimum_capability for build in builds]
@@ -463,27 +415,19 @@ def _judge_by_image(context: RuleContext, found: FrameworkMatch) -> Answer | Non
     return _make_problem(found, "warn", message, source=images[0].source)
 
 
-def _is_for_jetson(context: RuleContext, found: FrameworkMatch) -> bool:
-    """Tell whether the label names an index whose wheels are for this Jetson."""
-    if context.jetson is None:
-        return False
-    from compatgate.core.jetson import has_index
-
-    return has_index(context.jetson, found.name, found.version.local)
-
-
 def _judge_on_jetson(context: RuleContext, found: FrameworkMatch) -> Answer | None:
-    """Judge a build of NVIDIA for Jetson by the wheels that it lists for the L4T release."""
-    if context.jetson is None or not month_of_image(found.version, context.facts.containers):
+    """Judge a build for Jetson by its index, or by NVIDIA's wheels for the L4T release."""
+    if context.jetson is None:
         return None
-    from compatgate.core.jetson import like_wheel
+    from compatgate.core.jetson import has_index, like_wheel
 
-    known = like_wheel(context.jetson, found.name, found.version)
-    if known is None:
-        return None
-    text, source = known
-    if text == found.version.text:
+    if has_index(context.jetson, found.name, found.version.local):
         return PASS
+    if not month_of_image(found.version, context.facts.containers):
+        return None
+    text, source = like_wheel(context.jetson, found.name, found.version) or ("", None)
+    if not text or text == found.version.text:
+        return PASS if text else None
     message = f"{found.title} is assumed to have the GPU code of NVIDIA's wheel {text} for "
     message += context.jetson.title
     return _make_problem(found, "warn", message, source=source)
@@ -522,17 +466,14 @@ def _find_outdated_ptx(
     A program chooses kernels by the GPU's capability when it runs. Those that it has for newer
     GPUs are empty in PTX for an old one: torch 2.7.0+cu118 for Windows has PTX of 3.7 alone.
     """
-    newest = max(
-        (one.capability for one in code if one.kind == "sass" and not one.suffix), default=None
-    )
+    made_for = [one.capability for one in code if one.kind == "sass" and not one.suffix]
+    newest = max(made_for, default=None)
     ptx = max(one.capability for one in code if one.kind == "ptx")
     if newest is None or ptx >= newest:
         return None
     message = f"{build.kind} of {found.title} has only PTX of {format_parts(ptx)} for "
-    message += (
-        f"{context.gpu_name}, older than its machine code for {format_parts(newest)}: whether "
-    )
-    message += "that is enough is not known"
+    message += f"{context.gpu_name}, older than its machine code for {format_parts(newest)}: "
+    message += "whether that is enough is not known"
     return Problem(
         "unknown",
         found.name,
@@ -600,7 +541,6 @@ def _check_plugins(
 
 
 def _find_plugins(context: RuleContext, found: FrameworkMatch, build: Build) -> list[GpuPackage]:
-    """Return the plugins of a build, in the release of their framework."""
     from compatgate.core.package_finder import package_finder
 
     pool = context.pool
@@ -608,34 +548,24 @@ def _find_plugins(context: RuleContext, found: FrameworkMatch, build: Build) -> 
     return [finder.find(name, parse_version(name, found.version.public)) for name in build.plugins]
 
 
-def _plugins_are_for(
-    context: RuleContext, found: FrameworkMatch, build: Build, device: Pair
-) -> bool:
-    """Tell whether all measured wheels of a build's plugins have machine code for just this GPU.
-
-    Their project builds for it, so what the plugin compiles at run time can be taken to run, too.
-    """
-    name = f"sm_{device[0]}{device[1]}"
-    plugins = _find_plugins(context, found, build)
-    return bool(plugins) and all(
-        plugin.libraries and all(name in one.sass for one in plugin.libraries if one.sass)
-        for plugin in plugins
-    )
-
-
 def _check_minimum(
     context: RuleContext, found: FrameworkMatch, build: Build, device: Pair, minimum: Pair
 ) -> Answer:
-    if device >= minimum:
-        if _minimum_covers(context, found, build, device) or context.has_record(found.name):
-            return PASS
-        if _plugins_are_for(context, found, build, device):
-            return PASS
-        return _report_unknown_code(context, found, build.kind)
-    message = (
-        f"{found.title} needs compute capability {format_parts(minimum)}, not {context.gpu_name}"
-    )
-    return _report_no_code(context, found, build, message, f">={format_parts(minimum)}")
+    if device < minimum:
+        least = format_parts(minimum)
+        message = f"{found.title} needs compute capability {least}, not {context.gpu_name}"
+        return _report_no_code(context, found, build, message, f">={least}")
+    if _minimum_covers(context, found, build, device) or context.has_record(found.name):
+        return PASS
+    # Where all measured wheels of the plugins have machine code for just this GPU, their project
+    # builds for it: what a plugin compiles at run time can be taken to run, too.
+    name, plugins = f"sm_{device[0]}{device[1]}", _find_plugins(context, found, build)
+    if plugins and all(
+        plugin.libraries and all(name in one.sass for one in plugin.libraries if one.sass)
+        for plugin in plugins
+    ):
+        return PASS
+    return _report_unknown_code(context, found, build.kind)
 
 
 def _minimum_covers(
@@ -760,15 +690,12 @@ def ask_each_framework(
         answer = check(context, found.like or found)
         if isinstance(answer, str):
             passed = passed or answer == PASS
-        elif found.like:
-            problems += [_assume_like(found, found.like, one) for one in list_problems(answer)]
-        else:
-            problems += list_problems(answer)
+            continue
+        for problem in list_problems(answer):
+            if found.like:
+                outcome = "unknown" if problem.outcome == "fail" else problem.outcome
+                message = f"{found.title} is assumed to be like {found.like.title}: "
+                message += problem.message
+                problem = replace(problem, outcome=outcome, message=message)
+            problems.append(problem)
     return problems or (PASS if passed else NOT_APPLICABLE)
-
-
-def _assume_like(found: FrameworkMatch, near: FrameworkMatch, problem: Problem) -> Problem:
-    """Return what the nearest release of a candidate or nightly build lets assume."""
-    outcome = "unknown" if problem.outcome == "fail" else problem.outcome
-    message = f"{found.title} is assumed to be like {near.title}: {problem.message}"
-    return replace(problem, outcome=outcome, message=message)

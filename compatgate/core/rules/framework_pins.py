@@ -86,17 +86,13 @@ def _check_framework_pins(context: RuleContext, found: FrameworkMatch) -> Answer
         return NOT_APPLICABLE
     others = found.table.pinned - {"cudnn", "nccl"}
     answers = [_check_pin(context, found, name) for name in sorted(others)]
-    for by in (found.release, found.build):
-        if by and by.requires and _is_of_metadata(context, found):
-            answers += _check_requirements(context, found, by)
+    # The metadata are those of the wheel for Linux, with CUDA.
+    if context.pool.os != "windows" and context.pool.cpu not in found.release.cpu_only:
+        for by in (found.release, found.build):
+            if by and by.requires:
+                answers += _check_requirements(context, found, by)
     problems = [problem for answer in answers for problem in list_problems(answer)]
     return problems or (PASS if PASS in answers else NOT_APPLICABLE)
-
-
-def _is_of_metadata(context: RuleContext, found: FrameworkMatch) -> bool:
-    """Tell whether the metadata holds for the pool's wheel: for Linux, and with CUDA."""
-    without_cuda = found.release is not None and context.pool.cpu in found.release.cpu_only
-    return context.pool.os != "windows" and not without_cuda
 
 
 _OWN_RULES = ("cuda", "cudnn", "nccl", "python")
@@ -106,47 +102,34 @@ _OWN_RULES = ("cuda", "cudnn", "nccl", "python")
 def _check_requirements(
     context: RuleContext, found: FrameworkMatch, by: Build | Release
 ) -> Iterator[Answer]:
-    """Check the metadata's requirements on packages that the stack states."""
     from compatgate.core.package_requirements import (
         requirements_of_framework,
         requirements_on_package,
     )
 
-    for requirement in requirements_of_framework(
-        by, context.stack, context.pool, {*_OWN_RULES, found.name}
-    ):
-        unmet = not requirement.holds
-        yield _report_unmet(context, found, requirement, by.requires_source) if unmet else PASS
-    for asked in (
-        requirements_on_package(by, "cuda-toolkit", context.stack, context.pool)
-        if context.packages
-        else ()
-    ):
-        if asked.spec.startswith("=="):
-            toolkit = parse_version("cuda", asked.spec.removeprefix("==")).major_minor
-            yield from _check_toolkit_libraries(context, found, asked, toolkit, by.requires_source)
-
-
-def _report_unmet(
-    context: RuleContext, found: FrameworkMatch, requirement: Requirement, source: Source | None
-) -> tuple[Problem]:
-    name, have = requirement.name, requirement.have
-    outcome, why = _judge_difference(context, requirement)
-    return (
-        Problem(
+    stack, pool, source = context.stack, context.pool, by.requires_source
+    for one in requirements_of_framework(by, stack, pool, {*_OWN_RULES, found.name}):
+        if one.holds:
+            yield PASS
+            continue
+        outcome, why = _judge_difference(context, one)
+        yield Problem(
             outcome,
-            name,
-            f"{_begin_message(found)} {name} {requirement.spec}; {name} {have} {why}",
-            have=have.text,
-            need=requirement.spec,
+            one.name,
+            f"{_begin_message(found)} {one.name} {one.spec}; {one.name} {one.have} {why}",
+            have=one.have.text,
+            need=one.spec,
             source=source,
-            candidates=lambda: requirement.candidates(),
-        ),
-    )
+            candidates=one.candidates,
+        )
+    if context.packages:
+        for asked in requirements_on_package(by, "cuda-toolkit", stack, pool):
+            if asked.spec.startswith("=="):
+                toolkit = parse_version("cuda", asked.spec.removeprefix("==")).major_minor
+                yield from _check_toolkit_libraries(context, found, asked, toolkit, source)
 
 
-_BOUND = re.compile(r"\d[\d.]*")
-"""A version in a range: ``<=13.1.1.3,>=13.1.0.3``."""
+_BOUND = re.compile(r"\d[\d.]*")  # a version in a range: ``<=13.1.1.3,>=13.1.0.3``
 
 
 def _judge_difference(context: RuleContext, requirement: Requirement) -> tuple[FindingOutcome, str]:
@@ -186,17 +169,11 @@ def _check_toolkit_libraries(
         if not package.toolkits or package.toolkits[-1] >= toolkit:
             yield PASS if package.toolkits else NOT_APPLICABLE
             continue
-        of = f"{package.title} belongs to CUDA {format_parts(package.toolkits[-1])}"
-        yield (
-            Problem(
-                "fail",
-                package.name,
-                f"{_begin_message(found)} {part.component} of CUDA {format_parts(toolkit)}; {of}",
-                have=package.version.text,
-                need=f"{package.name} of CUDA {format_parts(toolkit)} or newer",
-                source=source,
-            ),
-        )
+        needed, own = format_parts(toolkit), format_parts(package.toolkits[-1])
+        message = f"{_begin_message(found)} {part.component} of CUDA {needed}; {package.title} "
+        message += f"belongs to CUDA {own}"
+        need = f"{package.name} of CUDA {needed} or newer"
+        yield Problem("fail", package.name, message, package.version.text, need, source)
 
 
 def _begin_message(found: FrameworkMatch) -> str:
@@ -208,9 +185,8 @@ def _check_pin(context: RuleContext, found: FrameworkMatch, component: str) -> A
     have = context.stack.get(component)
     if have is None or found.release is None:
         return NOT_APPLICABLE
-    pin = (found.build.pins if found.build else {}).get(component) or found.release.pins.get(
-        component
-    )
+    pin = found.build.pins.get(component) if found.build else None
+    pin = pin or found.release.pins.get(component)
     if pin is None:
         return _check_without_pin(context, found, component, have)
     if pin.optional:
@@ -265,12 +241,13 @@ def _compare_with_pin(
         why = f"{pin.component} {have} is another minor, another ABI"
     elif pin.exact and pin.floor and have.at(pin.places) != pin.floor.at(pin.places):
         outcome, why = "warn", f"{pin.component} {have} is newer than it was tested with"
-    elif not pin.exact and not parse_constraint(pin.component, pin.spec).allows(
-        _round_to_pin(have, pin)
-    ):
-        why = f"{pin.component} {have} is outside that range"
     else:
-        return PASS
+        # A higher build number than the pin's does not count.
+        same = pin.floor and have.at(pin.places) == pin.floor.at(pin.places)
+        compared = pin.floor if pin.floor and same else have
+        if pin.exact or parse_constraint(pin.component, pin.spec).allows(compared):
+            return PASS
+        why = f"{pin.component} {have} is outside that range"
     return Problem(
         outcome,
         pin.component,
@@ -280,10 +257,3 @@ def _compare_with_pin(
         source=pin.source,
         candidates=lambda: changes.follow_pin(context, pin),
     )
-
-
-def _round_to_pin(have: Version, pin: Pin) -> Version:
-    """Return the version as the pin compares it: a higher build number does not count."""
-    floor = pin.floor
-    same = floor and have.at(pin.places) == floor.at(pin.places)
-    return floor if same and floor else have

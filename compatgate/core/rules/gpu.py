@@ -8,16 +8,15 @@ them for it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import chain
 
 from compatgate.core import changes, gpu_needs
 from compatgate.core.facts.nvidia import CapabilityFact, Gpu, Pair, ToolkitArch
-from compatgate.core.gpu_code import Arch
-from compatgate.core.gpu_needs import Unmet, find_unmet
-from compatgate.core.gpu_runs import find_run_mode
+from compatgate.core.gpu_code import Arch, find_run_mode
+from compatgate.core.gpu_needs import find_unmet
 from compatgate.core.needs import Needs
 from compatgate.core.package_cuda import cuda_of_label
-from compatgate.core.parts import CODE, DRIVER, FORWARD, RECORDS, Candidate
+from compatgate.core.parts import CODE, DRIVER, FORWARD, RECORDS
 from compatgate.core.rule import (
     NOT_APPLICABLE,
     PASS,
@@ -70,18 +69,26 @@ def driver_gpu(context: RuleContext) -> Answer:
     if gpu.first_branch and number < gpu.first_branch:
         why = f"{context.gpu_name} needs driver branch {gpu.first_branch} or newer"
         need = f">={_number_of(context, gpu.first_branch)}"
-        return _report_undriven_gpu(context, driver, gpu, why, need)
-    if last and number > last:
+    elif last and number > last:
         why = f"driver branch {last} is the last that supports {context.gpu_name}"
         need = f"<{_number_of(context, last, end=True) + 1}"
-        return _report_undriven_gpu(context, driver, gpu, why, need)
-    if branch is None:
+    elif branch is None:
         return _report_unknown_branch(context, driver)
-    if problems := _find_wsl_problem(context, driver):
-        return problems
-    if problem := _find_late_product(context, driver, gpu):
-        return problem
-    return _judge_first(context, number, gpu)
+    else:
+        return (
+            _find_wsl_problem(context, driver)
+            or _find_late_product(context, driver, gpu)
+            or _judge_first(context, number, gpu)
+        )
+    return Problem(
+        "fail",
+        "driver",
+        f"driver {driver} does not support this GPU: {why}",
+        have=driver.text,
+        need=need,
+        source=gpu.source,
+        candidates=lambda: changes.driver_for_gpu(context),
+    )
 
 
 def _judge_first(context: RuleContext, branch: int, gpu: Gpu) -> Answer:
@@ -145,7 +152,6 @@ def _find_wsl_problem(context: RuleContext, driver: Version) -> Answer | None:
 
 
 def _find_late_product(context: RuleContext, driver: Version, gpu: Gpu) -> Problem | None:
-    """Return a warning about a driver that came before the first that lists the product."""
     firsts = gpu.first_drivers
     if context.os == "windows":
         listed = gpu.first_windows
@@ -157,20 +163,6 @@ def _find_late_product(context: RuleContext, driver: Version, gpu: Gpu) -> Probl
     message = f"driver {driver} does not list {context.gpu_name}, which came with {listed}: the "
     message += "GPU may not work, or only under a generic name"
     return report_older_driver(context, "warn", message, listed, gpu.source)
-
-
-def _report_undriven_gpu(
-    context: RuleContext, driver: Version, gpu: Gpu, why: str, need: str
-) -> Answer:
-    return Problem(
-        "fail",
-        "driver",
-        f"driver {driver} does not support this GPU: {why}",
-        have=driver.text,
-        need=need,
-        source=gpu.source,
-        candidates=lambda: changes.driver_for_gpu(context),
-    )
 
 
 @rule("CG106", "mig-driver", reads=DRIVER, pool_only=True)
@@ -236,13 +228,10 @@ def no_kernel_image(context: RuleContext) -> Answer:
     if device is None:
         return NOT_APPLICABLE
     if codes is None:
-        if context.frameworks:
+        if context.frameworks or context.cuda is None or context.stack.measured:
             return NOT_APPLICABLE
-        if context.cuda is None or context.stack.measured:
-            return NOT_APPLICABLE
-        return report_left_out(
-            "arch", "the stack states no GPU code; add arch=sm_.. to have it checked"
-        )
+        what = "the stack states no GPU code; add arch=sm_.. to have it checked"
+        return report_left_out("arch", what)
     if find_run_mode(codes, device, context.facts.arch):
         return PASS
     have = ", ".join(code.name for code in codes) or "none"
@@ -306,14 +295,17 @@ def ptx_toolchain(context: RuleContext) -> Answer:
             have=driver.text,
             need=f">={own}" if own else f"a driver of CUDA {cuda} or newer",
             source=weakest_source(context, context.facts.arch.ptx),
-            candidates=lambda: _propose_compilation(context),
+            candidates=lambda: chain(
+                (changes.raise_driver(context, own),) if own else (),
+                changes.add_sass(context),
+                changes.add_forward_compat(context),
+            ),
         )
     at_run_time = _check_run_time_code(context, driver)
     return [problem, *at_run_time] if isinstance(at_run_time, list) else problem
 
 
 def _check_run_time_code(context: RuleContext, driver: Version) -> Answer:
-    """Judge the PTX that parts of the stack make with its toolkit when they run."""
     silent: Answer = PASS if context.ptx_cuda else NOT_APPLICABLE
     cuda = context.cuda
     if cuda is None or not context.run_time_code:
@@ -341,22 +333,13 @@ def _check_run_time_code(context: RuleContext, driver: Version) -> Answer:
 
 
 def _find_ptx_toolkit(context: RuleContext) -> tuple[str, Version | None]:
-    """Return the toolkit that made the PTX, as text, and the driver that came with it."""
     assert context.ptx_cuda is not None  # noqa: S101 - the caller checked
     if context.cuda and context.cuda.major_minor == context.ptx_cuda:
-        return context.cuda.text, context.toolkit.driver.get(
-            context.os
-        ) if context.toolkit else None
-    series = context.facts.toolkits_of.get(context.ptx_cuda, ())
-    return format_parts(context.ptx_cuda), series[0].driver.get(context.os) if series else None
-
-
-def _propose_compilation(context: RuleContext) -> Iterator[Candidate]:
-    _, own = _find_ptx_toolkit(context)
-    if own:
-        yield changes.raise_driver(context, own)
-    yield from changes.add_sass(context)
-    yield from changes.add_forward_compat(context)
+        text, toolkit = context.cuda.text, context.toolkit
+    else:
+        series = context.facts.toolkits_of.get(context.ptx_cuda, ())
+        text, toolkit = format_parts(context.ptx_cuda), series[0] if series else None
+    return text, toolkit.driver.get(context.os) if toolkit else None
 
 
 def _older_code_runs(context: RuleContext, toolkit: ToolkitArch, first: Pair) -> bool:
@@ -438,10 +421,9 @@ def toolkit_arch(context: RuleContext) -> Answer:
         return PASS
     if fact is None:
         newest = list(facts.capabilities)[-1]
-        message = (
-            f"compute capability {format_parts(device)} is not known; the newest known is {newest}"
-        )
-        return Problem("unknown", "gpu", message, have=format_parts(device))
+        have = format_parts(device)
+        message = f"compute capability {have} is not known; the newest known is {newest}"
+        return Problem("unknown", "gpu", message, have=have)
     dropped = fact.last_toolkit is not None and cuda.major_minor > fact.last_toolkit
     message, need = _describe_range(context, cuda, fact, dropped=dropped)
     runs_anyway = not dropped and _older_code_runs(context, toolkit, fact.first_toolkit)
@@ -470,7 +452,6 @@ def toolkit_arch(context: RuleContext) -> Answer:
 def _describe_range(
     context: RuleContext, cuda: Version, fact: CapabilityFact, *, dropped: bool
 ) -> tuple[str, str]:
-    """Return why a toolkit is outside the GPU's range, and what is needed."""
     if dropped and fact.last_toolkit:
         last = format_parts(fact.last_toolkit)
         message = f"CUDA {cuda} no longer supports {context.gpu_name}; {last} was the last"
@@ -529,19 +510,19 @@ def _check_needs(context: RuleContext, needs: Needs) -> Answer:
         wanted = ", ".join(needs.precision) or (needs.memory.text if needs.memory else "")
         message = f"the workload needs {wanted}, and which GPU runs it is not stated"
         return Problem("unknown", "gpu", message, need=wanted)
-    return [_report_unmet(context, one) for one in find_unmet(needs, gpu, context.facts)] or PASS
 
-
-def _report_unmet(context: RuleContext, unmet: Unmet) -> Problem:
     def fits(gpu: Gpu) -> bool:
         return not find_unmet(context.needs or Needs(), gpu, context.facts)
 
-    return Problem(
-        "fail" if unmet.certain else "unknown",
-        "gpu",
-        unmet.message,
-        have=unmet.have,
-        need=unmet.need,
-        source=unmet.source,
-        candidates=lambda: gpu_needs.other_gpu(context, fits),
-    )
+    return [
+        Problem(
+            "fail" if unmet.certain else "unknown",
+            "gpu",
+            unmet.message,
+            have=unmet.have,
+            need=unmet.need,
+            source=unmet.source,
+            candidates=lambda: gpu_needs.other_gpu(context, fits),
+        )
+        for unmet in find_unmet(needs, gpu, context.facts)
+    ] or PASS

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from compatgate.core import changes
@@ -16,7 +17,7 @@ from compatgate.core.parts import CODE, CUDNN, DRIVER, FORWARD, JETSON, Candidat
 from compatgate.core.rule import NOT_APPLICABLE, PASS, Answer, Problem, report_missing_fact, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.stack_facts import is_jetson
-from compatgate.core.versions import Version, format_parts, parse_version
+from compatgate.core.versions import format_parts, parse_version
 
 if TYPE_CHECKING:  # imported by the first question about a Jetson
     from compatgate.core.facts.jetson import JetsonDevice, JetsonRelease, Sbsa, Wheels
@@ -42,20 +43,15 @@ def jetson_release(context: RuleContext) -> Answer:
     if host is None:
         return NOT_APPLICABLE
     if not host.releases:
-        return _report_unknown_release(context, host)
+        return Problem(
+            "unknown",
+            "driver",
+            f"{host.unknown}, so what runs on {context.gpu_name} is not known",
+            have=context.driver.text if context.driver else None,
+            need="l4t=36.4.3, as cat /etc/nv_tegra_release shows it (R36, REVISION: 4.3)",
+            candidates=lambda: _propose_releases(context, host),
+        )
     return [*_find_contradictions(context, host), *_check_device(context, host)] or PASS
-
-
-def _report_unknown_release(context: RuleContext, host: JetsonHost) -> Problem:
-    driver = context.driver
-    return Problem(
-        "unknown",
-        "driver",
-        f"{host.unknown}, so what runs on {context.gpu_name} is not known",
-        have=driver.text if driver else None,
-        need="l4t=36.4.3, as cat /etc/nv_tegra_release shows it (R36, REVISION: 4.3)",
-        candidates=lambda: _propose_releases(context, host),
-    )
 
 
 def _find_contradictions(context: RuleContext, host: JetsonHost) -> Iterator[Problem]:
@@ -67,29 +63,17 @@ def _find_contradictions(context: RuleContext, host: JetsonHost) -> Iterator[Pro
         need = f"jetpack={release.jetpack}"
         yield Problem("unknown", "jetpack", message, jetpack.text, need, release.source)
     reported = {one.driver for one in host.releases if one.driver}
-    driver = pool.driver
-    if driver is None or not reported or driver in reported or _is_l4t(driver, host):
+    driver, own = pool.driver, release.driver
+    if driver is None or not reported or driver in reported:
         return
-    message = f"{host.title} reports driver {release.driver}, the pool states {driver}"
-    yield Problem(
-        "unknown",
-        "driver",
-        message,
-        have=driver.text,
-        need=f"driver={release.driver}",
-        source=release.source,
-        candidates=lambda: (
-            Candidate({"driver": str(release.driver)}, f"state driver {release.driver}"),
-        ),
-    )
-
-
-def _is_l4t(driver: Version, host: JetsonHost) -> bool:
-    return any(driver.at(3) == one.l4t.at(3) for one in host.releases)
+    if any(driver.at(3) == one.l4t.at(3) for one in host.releases):
+        return  # the number of the L4T release
+    fixes = (Candidate({"driver": str(own)}, f"state driver {own}"),)
+    message, need = f"{host.title} reports driver {own}, the pool states {driver}", f"driver={own}"
+    yield Problem("unknown", "driver", message, driver.text, need, release.source, lambda: fixes)
 
 
 def _check_device(context: RuleContext, host: JetsonHost) -> Iterator[Problem]:
-    """Yield the module that no release which fits supports."""
     lists = [one.devices for one in host.releases]
     device, release = host.device, host.releases[-1]
     if device is None:
@@ -139,23 +123,18 @@ def _propose_releases(
     context: RuleContext, host: JetsonHost, least: Pair = (0, 0)
 ) -> Iterator[Candidate]:
     """Yield the production releases for the module, newest first, with a CUDA at least."""
+    from compatgate.core.jetson import driver_of_release
+
     device = host.device_name
     for release in reversed(host.table.releases):
         if release.preview or release.cuda < least or device not in (release.devices or ()):
             continue
-        yield Candidate(_move_to(context, release), f"move to {release.title}")
-
-
-def _move_to(context: RuleContext, release: JetsonRelease) -> dict[str, str | None]:
-    """Return the changes of a pool that moves to a release: every key that it states."""
-    from compatgate.core.jetson import driver_of_release
-
-    change: dict[str, str | None] = {"l4t": release.l4t.text}
-    if "jetpack" in context.pool.node:
-        change["jetpack"] = release.jetpack.text
-    if context.pool.driver:
-        change["driver"] = driver_of_release(release).text
-    return change
+        change: dict[str, str | None] = {"l4t": release.l4t.text}  # and what else the pool states
+        if "jetpack" in context.pool.node:
+            change["jetpack"] = release.jetpack.text
+        if context.pool.driver:
+            change["driver"] = driver_of_release(release).text
+        yield Candidate(change, f"move to {release.title}")
 
 
 @rule("CG131", "jetson-cuda", reads=JETSON | CUDNN | FORWARD)
@@ -209,12 +188,16 @@ def jetson_cuda(context: RuleContext) -> Answer:
         have=cuda.text,
         need=need,
         source=source,
-        candidates=lambda: _propose_cuda(context, host, cuda),
+        candidates=lambda: chain(
+            changes.add_forward_compat(context),
+            changes.move_to_cuda(context, host.cuda) if host.cuda else (),
+            changes.older_cuda(context),
+            _propose_releases(context, host, cuda.major_minor),
+        ),
     )
 
 
 def _check_cudnn(context: RuleContext, host: JetsonHost) -> Answer:
-    """Compare the stack's cuDNN with that of the L4T release."""
     have = context.stack.get("cudnn")
     brought = [one.cudnn for one in host.releases if one.cudnn]
     if have is None or any(parse_version("cudnn", text).at(3) == have.at(3) for text in brought):
@@ -222,15 +205,6 @@ def _check_cudnn(context: RuleContext, host: JetsonHost) -> Answer:
     message = f"whether cuDNN {have} runs on {host.title} is not known"
     need = f"cudnn={brought[-1]}, which the release brings" if brought else "a release with cuDNN"
     return report_missing_fact("cudnn", message, need=need, have=have.text)
-
-
-def _propose_cuda(context: RuleContext, host: JetsonHost, cuda: Version) -> Iterator[Candidate]:
-    """Yield the upgrade package, an older CUDA, and newer releases for the module."""
-    yield from changes.add_forward_compat(context)
-    if own := host.cuda:
-        yield from changes.move_to_cuda(context, own)
-    yield from changes.older_cuda(context)
-    yield from _propose_releases(context, host, cuda.major_minor)
 
 
 @rule("CG132", "jetson-wheels", reads=JETSON | CODE | DRIVER)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from compatgate.core import changes
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts.nvidia import CudnnBuild, CudnnRow, NcclRelease, Pair, Source
+from compatgate.core.facts.nvidia import CudnnBuild, CudnnRow, NcclRelease, Pair
 from compatgate.core.parts import CUDNN, FORWARD, NCCL
 from compatgate.core.rule import (
     NOT_APPLICABLE,
@@ -76,7 +76,6 @@ def cudnn_cuda(context: RuleContext) -> Answer:
 
 
 def _check_series(context: RuleContext, have: Version) -> Answer:
-    """Judge a cuDNN of which the stack states the major alone."""
     releases = context.facts.cudnn.releases
     builds = {cuda for one in releases if one.version.major == have.major for cuda in one.builds}
     cuda = context.cuda
@@ -99,7 +98,6 @@ def _check_series(context: RuleContext, have: Version) -> Answer:
 def _report_unknown_release(
     component: str, title: str, have: Version, known: Sequence[Version]
 ) -> Answer:
-    """Report a release without a row."""
     message = f"{title} {have} is not known; {name_known(known, have)}"
     need = f"a known release, or a record of this one in an overlay of {component}"
     return Problem("unknown", component, message, have=have.text, need=need)
@@ -139,15 +137,24 @@ def cudnn_gpu(context: RuleContext) -> Answer:
         message = f"whether cuDNN {have} supports {context.gpu_name} is not published"
         return Problem("unknown", "cudnn", message, have=have.text)
     forward = have >= context.facts.cudnn.forward_compatible_from
+    outcome: FindingOutcome = "fail"
     if support is Support.NEWER and forward:
-        message = (
-            f"cuDNN {have} does not list {context.gpu_name}: only operation graphs that are "
-            "hardware forward compatible work"
-        )
-        return _gpu_problem(context, "warn", message, None, context.facts.cudnn.forward_source)
-    message, need = _explain_unsupported(context, build, support)
-    source = build.capability_source if support is Support.TOO_OLD else None
-    return _gpu_problem(context, "fail", f"cuDNN {have} {message}", need, source or build.source)
+        outcome, need, source = "warn", None, context.facts.cudnn.forward_source
+        message = f"does not list {context.gpu_name}: only operation graphs that are hardware "
+        message += "forward compatible work"
+    else:
+        message, need = _explain_unsupported(context, build, support)
+        too_old = support is Support.TOO_OLD
+        source = (build.capability_source if too_old else None) or build.source
+    return Problem(
+        outcome,
+        "cudnn",
+        f"cuDNN {have} {message}",
+        have=have.text,
+        need=need,
+        source=source,
+        candidates=lambda: changes.other_cudnn(context),
+    )
 
 
 def _check_brought(context: RuleContext, found: FrameworkMatch) -> Answer:
@@ -205,7 +212,6 @@ def _excludes(context: RuleContext, build: CudnnBuild, version: Version, device:
 def _explain_unsupported(
     context: RuleContext, build: CudnnBuild, support: Support
 ) -> tuple[str, str | None]:
-    """Say why the GPU is not supported, and what is supported."""
     minimum, device = build.minimum_capability, context.capability
     if support is Support.TOO_OLD and minimum:
         lowest = format_parts(minimum)
@@ -217,20 +223,6 @@ def _explain_unsupported(
         return f"supports {context.gpu_name} with CUDA {names} only, not with {context.cuda}", names
     names = ", ".join(format_parts(c) for c in build.capabilities)
     return f"does not list {context.gpu_name}" + (f", only {names}" if names else ""), names or None
-
-
-def _gpu_problem(
-    context: RuleContext, outcome: FindingOutcome, message: str, need: str | None, source: Source
-) -> Problem:
-    return Problem(
-        outcome,
-        "cudnn",
-        message,
-        have=context.stack.components["cudnn"].text,
-        need=need,
-        source=source,
-        candidates=lambda: changes.other_cudnn(context),
-    )
 
 
 @rule("CG303", "cudnn-driver", reads=CUDNN | FORWARD)

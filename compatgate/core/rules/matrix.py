@@ -13,13 +13,12 @@ from compatgate.core.binding import ASSURANCES
 from compatgate.core.components import join_words, label_of, sort_components
 from compatgate.core.matrix import Entry, Evidence
 from compatgate.core.parts import EVIDENCE, VERSIONS, Candidate
-from compatgate.core.pooled_runs import TOO_OLD, Coverage, RunPool
+from compatgate.core.pooled_runs import TOO_OLD
 from compatgate.core.revocations import find_revocation
 from compatgate.core.rule import NOT_APPLICABLE, PASS, Answer, Problem, rule
 from compatgate.core.rule_context import RuleContext
 
-_MAX_NAMED = 3
-"""GPUs of an entry that a message names."""
+_MAX_NAMED = 3  # GPUs of an entry that a message names
 
 
 @rule("CG801", "not-blessed", cause="matrix", reads=VERSIONS)
@@ -66,17 +65,18 @@ def not_blessed(context: RuleContext) -> Answer:
         message += f"; the nearest is {nearest.name}, which {difference}"
     suites = ", ".join(context.policy.canary.suites)
     message += f"; to bless it as it is, propose an entry and run suite {suites} on staging"
+    parts = nearest.components if nearest else {}
+    need = ", ".join(f"{name} {parts[name]}" for name in sort_components(parts))
     return Problem(
         "fail",
         "entry",
         message,
-        need=_describe_entry(nearest) if nearest else "a blessed entry",
+        need=need or "a blessed entry",
         candidates=lambda: changes.nearest_entry(context),
     )
 
 
 def _report_unnamed(context: RuleContext, entry: Entry, names: Sequence[str]) -> Problem:
-    """Report an entry that matches and does not name every GPU package of the stack."""
     missing = sort_components(names)
     listed = ", ".join(missing)
     stated = ", ".join(f'{name}: "=={context.stack.versions[name].text}"' for name in missing)
@@ -195,12 +195,10 @@ def _describe_difference(context: RuleContext, entry: Entry, names: Sequence[str
     other = [name for name in names if name not in unsaid]
     parts = []
     if not entry.is_for(context.pool):
-        gpus = ", ".join(entry.gpus[:_MAX_NAMED]) + (
-            ", ..." if len(entry.gpus) > _MAX_NAMED else ""
-        )
-        parts.append(
-            f"is for {gpus}, not for {context.pool.gpu.sku if context.pool.gpu else 'this GPU'}"
-        )
+        gpus = ", ".join(entry.gpus[:_MAX_NAMED])
+        gpus += ", ..." if len(entry.gpus) > _MAX_NAMED else ""
+        own = context.pool.gpu.sku if context.pool.gpu else "this GPU"
+        parts.append(f"is for {gpus}, not for {own}")
     if other:
         parts.append(f"differs in {', '.join(other)}")
     if left_out := context.unnamed(entry):
@@ -208,12 +206,6 @@ def _describe_difference(context: RuleContext, entry: Entry, names: Sequence[str
     if unsaid:
         parts.append(f"requires {', '.join(unsaid)}, which the stack does not state")
     return " and ".join(parts)
-
-
-def _describe_entry(entry: Entry) -> str:
-    return ", ".join(
-        f"{name} {entry.components[name]}" for name in sort_components(entry.components)
-    )
 
 
 @rule("CG811", "canary-missing", cause="evidence", reads=EVIDENCE)
@@ -237,20 +229,25 @@ def canary_missing(context: RuleContext) -> Answer:
 
     Source: canary runs; the verdict names them.
     """
-    if not _requires_evidence(context):
+    if not context.evidence:
         return NOT_APPLICABLE
-    problems = [
-        Problem(
-            "fail",
-            "canary",
-            f"no canary run of suite {suite} is known for {_describe_stack(context)} on"
-            f" {context.gpu_name}{_mention_refused_run(context, found.uncounted)}"
-            f"{_mention_others(found.coverage)}",
-            need=f"a passed run of suite {suite} on staging",
-        )
-        for suite, found in context.evidence.items()
-        if found.pool is None
-    ]
+    problems = []
+    by_image = context.policy.canary.bind == "image"
+    what = "this image (canary.bind: image)" if by_image else "this stack"
+    for suite, found in context.evidence.items():
+        if found.pool is not None:
+            continue
+        message = f"no canary run of suite {suite} is known for {what} on {context.gpu_name}"
+        message += _mention_refused_run(context, found.uncounted)
+        if others := found.coverage.others:  # they have the stack's versions
+            named, more = ", ".join(run.id for run in others[:_MAX_NAMED]), len(others) - _MAX_NAMED
+            named += f" and {more} more" if more > 0 else ""
+            of = (
+                "another image" if found.coverage.by == "image" else "images with other GPU content"
+            )
+            message += f"; {named} tested {of} with these versions"
+        need = f"a passed run of suite {suite} on staging"
+        problems.append(Problem("fail", "canary", message, need=need))
     return problems or PASS
 
 
@@ -266,7 +263,7 @@ def canary_stale(context: RuleContext) -> Answer:
 
     Source: canary runs; the verdict names them.
     """
-    if not _requires_evidence(context):
+    if not context.evidence:
         return NOT_APPLICABLE
     problems = []
     for suite, found in context.evidence.items():
@@ -301,7 +298,7 @@ def canary_failed(context: RuleContext) -> Answer:
 
     Source: canary runs; the verdict names them.
     """
-    if not _requires_evidence(context):
+    if not context.evidence:
         return NOT_APPLICABLE
     problems = []
     for suite, found in context.evidence.items():
@@ -311,18 +308,15 @@ def canary_failed(context: RuleContext) -> Answer:
         if pooled.until is not None:
             context.holds_until(_format_moment(pooled.until))
         run = pooled.failed[0]
-        message = (
-            f"run {run.id} of suite {run.suite} failed on {_format_day(run.finished)}"
-            f"{_mention_pool(pooled, found.coverage)}"
-        )
+        message = f"run {run.id} of suite {run.suite} failed on {_format_day(run.finished)}"
+        if len(pooled.runs) > 1:
+            message += f"; {pooled.words}, and one failure denies"
+        if found.coverage.by == "versions" and any(one.content for one in pooled.runs):
+            message += "; they cover the stack by its versions: name its image to be judged by its "
+            message += "own"
         need = f"a passed run of suite {suite}"
         problems.append(Problem("fail", "canary", message, have=run.id, need=need))
     return problems or PASS
-
-
-def _requires_evidence(context: RuleContext) -> bool:
-    """Return whether evidence is required; CG901 reports an unknown GPU or driver."""
-    return bool(context.evidence)
 
 
 def evidence_for(context: RuleContext) -> list[str]:
@@ -335,14 +329,7 @@ def evidence_for(context: RuleContext) -> list[str]:
     return list(found)
 
 
-def _describe_stack(context: RuleContext) -> str:
-    if context.policy.canary.bind == "image":
-        return "this image (canary.bind: image)"
-    return "this stack"
-
-
 def _mention_refused_run(context: RuleContext, runs: Sequence[Evidence]) -> str:
-    """Return why the latest run of a suite does not count; "" without a run."""
     if not runs:
         return ""
     run, policy = runs[-1], context.policy.canary
@@ -357,25 +344,6 @@ def _mention_refused_run(context: RuleContext, runs: Sequence[Evidence]) -> str:
 
 _WITHOUT_PROCESSES = ("slurm", "kubernetes")
 """Executors whose processes run on nodes that the worker does not see."""
-
-
-def _mention_others(found: Coverage) -> str:
-    """Say which runs have the stack's versions, and yet do not cover it."""
-    if not found.others:
-        return ""
-    named = ", ".join(run.id for run in found.others[:_MAX_NAMED])
-    more = f" and {len(found.others) - _MAX_NAMED} more" if len(found.others) > _MAX_NAMED else ""
-    what = "another image" if found.by == "image" else "images with other GPU content"
-    return f"; {named}{more} tested {what} with these versions"
-
-
-def _mention_pool(pooled: RunPool, found: Coverage) -> str:
-    """Say how many of the pooled runs passed, and that they cover the stack by versions alone."""
-    said = f"; {pooled.words}, and one failure denies" if len(pooled.runs) > 1 else ""
-    contents = {run.content for run in pooled.runs}
-    if found.by == "versions" and contents != {None}:
-        said += "; they cover the stack by its versions: name its image to be judged by its own"
-    return said
 
 
 def _format_moment(seconds: float) -> str:

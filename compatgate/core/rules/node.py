@@ -48,23 +48,19 @@ def kernel_module_flavour(context: RuleContext) -> Answer:
     if have is None or context.os != "linux":
         return NOT_APPLICABLE
     if have == "nouveau":
-        return _report_nouveau(context)
+        said = context.facts.kernel_modules.statements["nouveau"]
+        return Problem(
+            "fail",
+            "kernel-modules",
+            f"nouveau controls the GPU: {said.fact}",
+            have="nouveau",
+            need="open or proprietary",
+            source=said.source,
+            candidates=lambda: (_use_flavour("open"), _use_flavour("proprietary")),
+        )
     flavour: Flavour = "open" if have == "open" else "proprietary"
     problems = [*_check_branch(context, flavour), *_check_architecture(context, flavour)]
     return problems or PASS
-
-
-def _report_nouveau(context: RuleContext) -> Problem:
-    said = context.facts.kernel_modules.statements["nouveau"]
-    return Problem(
-        "fail",
-        "kernel-modules",
-        f"nouveau controls the GPU: {said.fact}",
-        have="nouveau",
-        need="open or proprietary",
-        source=said.source,
-        candidates=lambda: (_use_flavour("open"), _use_flavour("proprietary")),
-    )
 
 
 def _use_flavour(flavour: Flavour) -> Candidate:
@@ -72,7 +68,6 @@ def _use_flavour(flavour: Flavour) -> Candidate:
 
 
 def _check_branch(context: RuleContext, flavour: Flavour) -> Iterator[Problem]:
-    """Yield what is wrong with a flavour on the driver's branch."""
     driver, gpu = context.driver, context.pool.gpu
     if driver is None:
         return
@@ -117,7 +112,6 @@ def _check_branch(context: RuleContext, flavour: Flavour) -> Iterator[Problem]:
 
 
 def _check_architecture(context: RuleContext, flavour: Flavour) -> Iterator[Problem]:
-    """Yield what is wrong with a flavour on the GPU."""
     gpu, driver = context.pool.gpu, context.driver
     if gpu is None:
         return
@@ -249,7 +243,6 @@ def fabric_manager_version(context: RuleContext) -> Answer:
 def _check_fabric(
     context: RuleContext, name: str, system: FabricSystem | None, driver: Version
 ) -> Iterator[Problem]:
-    """Yield what is wrong with Fabric Manager or IMEX."""
     text = context.pool.node.get(name)
     title = "Fabric Manager" if name == "fabric-manager" else "IMEX"
     presence = _presence(context, name, system)
@@ -280,7 +273,10 @@ def _check_fabric(
         have=text,
         need=driver.text,
         source=said.source,
-        candidates=lambda: _propose_one_version(name, title, have, driver),
+        candidates=lambda: (
+            Candidate({name: driver.text}, f"install {title} {driver}"),
+            Candidate({"driver": have.text}, f"install driver {have}, the version of {title}"),
+        ),
     )
 
 
@@ -297,10 +293,3 @@ def _presence(context: RuleContext, name: str, system: FabricSystem | None) -> s
 
 
 _DRIVER_NUMBER = re.compile(r"\d{3}\.\d+(?:\.\d+)?")
-
-
-def _propose_one_version(
-    name: str, title: str, have: Version, driver: Version
-) -> Iterator[Candidate]:
-    yield Candidate({name: driver.text}, f"install {title} {driver}")
-    yield Candidate({"driver": have.text}, f"install driver {have}, the version of {title}")

@@ -67,17 +67,14 @@ def kernel_driver(context: RuleContext) -> Answer:
         return failed
     if (driver.major, context.pool.cpu, kernel.major_minor) in support.validated_series:
         return PASS
-    if any(_mends(one, kernel, driver) for one in support.failures):
+    mended = (  # by a release of the branch, up to this one
+        one.kernels.first
+        for one in support.failures
+        if one.fixed and one.fixed.major == driver.major and driver >= one.fixed
+    )
+    if any(first and kernel.major_minor <= first.major_minor for first in mended):
         return PASS
     return _check_named(context, support, kernel, driver)
-
-
-def _mends(failure: BuildFailure, kernel: Version, driver: Version) -> bool:
-    """Return whether a release of the driver's branch, up to it, mended a failure on the kernel."""
-    fixed, first = failure.fixed, failure.kernels.first
-    if fixed is None or first is None or fixed.major != driver.major or driver < fixed:
-        return False
-    return kernel.major_minor <= first.major_minor
 
 
 def _check_minimum(
@@ -88,21 +85,18 @@ def _check_minimum(
     A branch without a row needs at most what the next newer one needs, or the newest of the table.
     """
     known = support.minimums
-    newer = min(
-        (branch for branch in known if branch >= driver.major), default=max(known, default=0)
-    )
+    later = (branch for branch in known if branch >= driver.major)
+    newer = min(later, default=max(known, default=0))
     if newer not in known or kernel >= known[newer][0]:
         return None
     least, source = known[newer]
     if newer == driver.major:
         message = f"Linux {kernel} is older than {least}, which branch {driver.major} needs"
         return (Problem("fail", "kernel", message, kernel.text, f">={least}", source),)
-    message = (
-        f"the oldest Linux for branch {driver.major} is not known; branch {newer} needs {least}"
-    )
-    return report_missing_fact(
-        "kernel", message, need=f">={least}", have=kernel.text, source=source
-    )
+    message = f"the oldest Linux for branch {driver.major} is not known; "
+    message += f"branch {newer} needs {least}"
+    need = f">={least}"
+    return report_missing_fact("kernel", message, need=need, have=kernel.text, source=source)
 
 
 def _report_failure(context: RuleContext, failure: BuildFailure, kernel: Version) -> Problem:
@@ -131,9 +125,7 @@ def _check_named(
     newest: NamedKernel | None = support.newest_named
     if driver.major <= max(support.named_of):
         rows = support.named_of.get(driver.major, ())
-        older = (
-            one for one in rows if one.driver == driver or (one.driver < driver and not one.beta)
-        )
+        older = (r for r in rows if r.driver == driver or (r.driver < driver and not r.beta))
         newest = max(older, key=lambda one: (one.kernel.key, one.driver.key), default=None)
     if newest is None and (ceiling := support.ceilings.get(driver.major)):
         return _check_ceiling(ceiling, kernel, driver)
@@ -164,16 +156,12 @@ def _check_named(
 
 
 def _check_ceiling(ceiling: KernelCeiling, kernel: Version, driver: Version) -> Answer:
-    """Compare the kernel with the newest on which the branch builds without patches."""
     if kernel.major_minor <= ceiling.kernel.major_minor:
         return PASS
-    message = (
-        f"whether the modules of driver {driver} build on Linux {kernel} is not known: "
-        f"{ceiling.last}, the last release of branch {ceiling.branch}, builds up to "
-        f"{ceiling.kernel} as NVIDIA published it"
-    )
-    if ceiling.patched:
-        message += f"; packagers patch it up to {ceiling.patched}"
+    message = f"whether the modules of driver {driver} build on Linux {kernel} is not known: "
+    message += f"{ceiling.last}, the last release of branch {ceiling.branch}, builds up to "
+    message += f"{ceiling.kernel} as NVIDIA published it"
+    message += f"; packagers patch it up to {ceiling.patched}" if ceiling.patched else ""
     need = f"<={ceiling.kernel}"
     return Problem("unknown", "kernel", message, kernel.text, need, ceiling.source)
 
@@ -181,7 +169,6 @@ def _check_ceiling(ceiling: KernelCeiling, kernel: Version, driver: Version) -> 
 def _propose_named(
     context: RuleContext, support: KernelSupport, kernel: Version
 ) -> Iterator[Candidate]:
-    """Yield drivers whose source names the kernel, of this branch first."""
     own = context.driver
     naming = [
         one.driver
@@ -428,13 +415,11 @@ def node_not_judged(context: RuleContext) -> Answer:
         return NOT_APPLICABLE
     notes = [one for k, why in _NOT_JUDGED.items() if k in node for one in report_no_effect(k, why)]
     if "ofed" in node:
-        notes += report_no_effect("ofed", _describe_ofed(context))
+        table, driver = context.facts.kernel_support, context.driver
+        text = table.statements["no-ofed-table"].fact
+        shipped = [one for one in table.ofed if driver and one.driver == driver]
+        if shipped:
+            named = "; ".join(f"{one.system} has {one.ofed}" for one in shipped)
+            text += f". With driver {driver}: {named}"
+        notes += report_no_effect("ofed", text)
     return notes or NOT_APPLICABLE
-
-
-def _describe_ofed(context: RuleContext) -> str:
-    table, driver = context.facts.kernel_support, context.driver
-    text = table.statements["no-ofed-table"].fact
-    shipped = [one for one in table.ofed if driver and one.driver == driver]
-    named = "; ".join(f"{one.system} has {one.ofed}" for one in shipped)
-    return f"{text}. With driver {driver}: {named}" if named else text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compatgate.core import changes
-from compatgate.core.facts.node import Defect, Need, OperatorSeries, When
+from compatgate.core.facts.node import Need, OperatorSeries, When
 from compatgate.core.parts import CUDA, DRIVER, FORWARD, NODE, Candidate
 from compatgate.core.rule import (
     NOT_APPLICABLE,
@@ -141,22 +141,18 @@ def toolkit_forward_compat(context: RuleContext) -> Answer:
     floor, driver = context.floor, context.driver
     if floor is None or driver is None or driver >= floor[0]:
         return PASS
-    fixed = changes.raise_driver(context, floor[0])
+    message = f"CUDA {context.cuda} needs the forward-compatibility libraries on driver {driver}: "
+    what = "raise NVIDIA Container Toolkit to 1.17.5 or newer"
+    raised = Candidate({"container-toolkit": ">=1.17.5"}, what)
+    fixes = (raised, changes.raise_driver(context, floor[0]))
     return Problem(
         "fail",
         "container-toolkit",
-        f"CUDA {context.cuda} needs the forward-compatibility libraries on driver {driver}: "
-        f"{said.fact}",
+        f"{message}{said.fact}",
         have=have.text,
         need="any other release",
         source=said.source,
-        candidates=lambda: (
-            Candidate(
-                {"container-toolkit": ">=1.17.5"},
-                "raise NVIDIA Container Toolkit to 1.17.5 or newer",
-            ),
-            fixed,
-        ),
+        candidates=lambda: fixes,
     )
 
 
@@ -198,7 +194,6 @@ def node_tool_defect(context: RuleContext) -> Answer:
 
 
 def _report_defects(context: RuleContext, name: str, have: Version) -> Iterator[Problem]:
-    """Yield the defects of a release: one finding for its security flaws, one for each other."""
     found = [
         (defect, applies)
         for defect in context.facts.node_parts.defects_of.get(name, ())
@@ -208,14 +203,21 @@ def _report_defects(context: RuleContext, name: str, have: Version) -> Iterator[
     weighty = [one.fixed for one, _ in found if one.fixed and not one.where]
     fixed = max(weighty, default=None, key=lambda v: v.key)
     title = f"{_TITLES[name]} {have}"
+    fixes = list[Candidate]()
+    if fixed:
+        of_driver = name == "driver"
+        fixes.append(changes.raise_driver(context, fixed) if of_driver else _raise(name, fixed))
     for one, _ in found:
         if one.where:
             what = f"{title}, {one.where}, {one.problem}"
             yield from report_left_out(name, what, one.source)
     others = [(one.problem, [one]) for one, _ in found if not one.cve and not one.where]
-    if flaws := [one for one, _ in found if one.cve]:
-        names = ", ".join(_name_flaw(one, applies) for one, applies in found if one.cve)
-        others.append((f"has known security flaws: {names}", flaws))
+    if flaws := [(one, applies) for one, applies in found if one.cve]:
+        names = ", ".join(
+            f"{one.cve}" if applies else f"{one.cve} (where {_name_condition(one.when)})"
+            for one, applies in flaws
+        )
+        others.append((f"has known security flaws: {names}", [one for one, _ in flaws]))
     for what, defects in others:
         least = max((one.fixed for one in defects if one.fixed), default=None, key=lambda v: v.key)
         yield Problem(
@@ -225,19 +227,8 @@ def _report_defects(context: RuleContext, name: str, have: Version) -> Iterator[
             have=have.text,
             need=f">={least}" if least else None,
             source=defects[-1].source,
-            candidates=(lambda: (_mend(context, name, fixed),)) if fixed else None,
+            candidates=lambda: fixes,
         )
-
-
-def _name_flaw(defect: Defect, applies: bool | None) -> str:
-    where = "" if applies else f" (where {_name_condition(defect.when)})"
-    return f"{defect.cve}{where}"
-
-
-def _mend(context: RuleContext, component: str, fixed: Version) -> Candidate:
-    if component == "driver":
-        return changes.raise_driver(context, fixed)
-    return _raise(component, fixed)
 
 
 @rule("CG116", "dcgm-driver", reads=NODE | DRIVER, pool_only=True)
@@ -308,26 +299,20 @@ def operator_driver(context: RuleContext) -> Answer:
         return PASS
     if driver in default:
         message = f"driver {driver} is the default of GPU Operator {have}, which recommends"
-    elif driver in series.drivers or _is_production(context):
-        return PASS
     else:
+        branch = context.branch
+        in_production = branch and not branch.ended and branch.type in ("PB", "LTSB")
+        if branch and in_production and (branch.eol is None or branch.eol >= context.today):
+            return PASS
+        if driver in series.drivers:
+            return PASS
         message = f"the series of GPU Operator {have} does not list driver {driver}, and its branch"
         message += " is not an active production branch; it recommends"
-    return _report_operator(driver, f"{message} {wanted}", wanted, series, _recommended(series))
-
-
-def _is_production(context: RuleContext) -> bool:
-    branch = context.branch
-    if branch is None or branch.ended or branch.type not in ("PB", "LTSB"):
-        return False
-    return branch.eol is None or branch.eol >= context.today
-
-
-def _recommended(series: OperatorSeries) -> list[Candidate]:
-    return [
+    fixes = [
         Candidate({"driver": one.text}, f"use driver {one}, which the GPU Operator recommends")
         for one in series.recommended
     ]
+    return _report_operator(driver, f"{message} {wanted}", wanted, series, fixes)
 
 
 def _report_operator(

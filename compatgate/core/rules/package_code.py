@@ -15,14 +15,12 @@ from compatgate.core.facts.frameworks import Container
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.facts.packages import NO_GPU_CODE
 from compatgate.core.facts.records import Library, Statement
-from compatgate.core.gpu_code import Arch, parse_arch
-from compatgate.core.gpu_runs import find_run_mode
+from compatgate.core.gpu_code import Arch, find_run_mode, parse_arch
 from compatgate.core.package_cuda import cuda_of_package
 from compatgate.core.package_finder import AS_BUILT, release_of
 from compatgate.core.package_wheels import is_for_platform
 from compatgate.core.packages import (
     GpuPackage,
-    LibraryModes,
     holds_toolkit,
     is_made_for,
     is_pinned_with,
@@ -56,16 +54,13 @@ def check_open(context: RuleContext) -> RuleAnswer:
         for one in still
         if not is_excluded(context, one)
     ]
-    return [*found, *_report_skipped(context), *_report_fetched(context)] or PASS
-
-
-def _report_skipped(context: RuleContext) -> Iterator[Problem]:
-    """Report libraries for the stack's CUDA that were not read for another question."""
     for package in context.packages:
-        if paths := package.unread_for(context.cuda):
+        if paths := package.unread_for(context.cuda):  # another question did not need them
             message = f"{paths[0]} of {package.title}, for CUDA {context.cuda}, was not read"
             need = f"state cuda={context.cuda} with --read-wheels"
-            yield Problem(outcome_of_open(context), package.name, message, need=need)
+            found.append(Problem(outcome_of_open(context), package.name, message, need=need))
+    found += [one for p in context.packages if p.fetched for one in _judge_compiled(context, p)]
+    return found or PASS
 
 
 def _needs_no_record(context: RuleContext, package: GpuPackage) -> bool:
@@ -84,38 +79,24 @@ def is_supported_by_image(context: RuleContext, image: Container) -> bool:
     Its kernels are not listed and may need the driver to compile PTX: the notes decide on which
     drivers it runs, not minor-version compatibility.
     """
-    device = context.capability
+    device, driver = context.capability, context.driver
     if not (device and image.cuda and image.min_cc_stated):
         return False
-    if not _has_driver_of_image(context, image):
+    if driver is None or context.os == "windows" or image.driver_stated is None:
         return False
+    if driver.parts < _numbers(image.driver_stated):
+        older = [_numbers(one) for one in image.data_center_driver_branches or ()]
+        listed = any(one[0] == driver.parts[0] and one <= driver.parts for one in older)
+        if not listed or context.forward is None or not context.forward.usable:
+            return False
     toolkit = context.facts.arch.toolkits.get(format_parts(image.cuda.major_minor))
     code = [Arch("sass", one) for one in (toolkit.sass if toolkit else ())]
     named = [one for one in code if one.capability >= image.min_cc_stated]
     return find_run_mode(named, device, context.facts.arch) is not None
 
 
-def _has_driver_of_image(context: RuleContext, image: Container) -> bool:
-    """Tell whether the driver is one that an image's notes name, by number or by branch."""
-    driver = context.driver
-    if driver is None or context.os == "windows" or image.driver_stated is None:
-        return False
-    if driver.parts >= _numbers(image.driver_stated):
-        return True
-    older = [_numbers(one) for one in image.data_center_driver_branches or ()]
-    listed = any(one[0] == driver.parts[0] and one <= driver.parts for one in older)
-    return listed and context.forward is not None and context.forward.usable is True
-
-
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in text.split("."))
-
-
-def _report_fetched(context: RuleContext) -> Iterator[Problem]:
-    """Say which packages are taken to be the wheels that their installers fetch."""
-    for package in context.packages:
-        if package.fetched:
-            yield from _judge_compiled(context, package)
 
 
 def _judge_compiled(context: RuleContext, package: GpuPackage) -> tuple[Problem]:
@@ -176,22 +157,17 @@ def _runs_here(context: RuleContext, package: GpuPackage, instead_of: GpuPackage
     if linked and cuda and cuda.major not in linked:
         return False
     asked = requirements_of(package, context.stack)
-    met = all(one.holds for one in asked if one.name not in ("cudnn", "nccl"))
-    return met and _has_driver_of(context, package)
-
-
-def _has_driver_of(context: RuleContext, package: GpuPackage) -> bool:
-    """Tell whether the driver runs the CUDA that a measured release needs."""
     driver, needed = context.usable_driver, cuda_of_package(package)
-    if driver is None or context.jetson or needed is None:
-        return driver is not None
-    cuda = parse_version("cuda", format_parts((*needed, 0)[:2]))
-    floor = find_floor(cuda, find_toolkit(cuda, context.facts), context.pool, context.facts)
+    if driver is None or not all(one.holds for one in asked if one.name not in ("cudnn", "nccl")):
+        return False
+    if context.jetson or needed is None:
+        return True
+    needs = parse_version("cuda", format_parts((*needed, 0)[:2]))
+    floor = find_floor(needs, find_toolkit(needs, context.facts), context.pool, context.facts)
     return floor is not None and driver >= floor[0]
 
 
 def _report_like_near(context: RuleContext, package: GpuPackage) -> Problem:
-    """Warn that a release is assumed to be like those before and after it."""
     title, have = package.title, package.version.text
     if _images_around(context, package):
         images = [one.release for one in context.facts.containers.around(have)]
@@ -204,21 +180,24 @@ def _report_like_near(context: RuleContext, package: GpuPackage) -> Problem:
         near = tuple(one for one in near if _runs_here(context, one, package))[:1]
     built = [one for one in near if one.record and not one.record.wheel]
     names = " and ".join(one.version.text for one in near)
-    here = (
-        "which were measured and run here" if len(near) > 1 else "which was measured and runs here"
-    )
+    here = "were measured and run here" if len(near) > 1 else "was measured and runs here"
     if near[0].platform.os != package.platform.os:
         names = f"its wheel for {near[0].platform.os.capitalize()}"
     if built:
         message += AS_BUILT if near[0].version == package.version else f"built like {names}"
     else:
-        message += f"like {names}, {here}"
+        message += f"like {names}, which {here}"
     return Problem("warn", package.name, message, have, advise_record(package.name, have))
 
 
 def _report_open(context: RuleContext, package: GpuPackage) -> Problem:
+    have = package.version.text
     if package.unread:
-        return _report_unread(package, outcome_of_open(context))
+        first, more = package.unread[0], len(package.unread) - 1
+        others = f" and {more} more" if more else ""
+        message = f"{first}{others} of {package.title} could not be read: its content is not known"
+        need = f"its GPU code, as {package.name}={package.version}[sm_..]"
+        return Problem(outcome_of_open(context), package.name, message, have, need)
     if asked := report_local_build(context, package, outcome_of_open(context)):
         return asked
     message = f"no record describes the content of {package.title}"
@@ -232,7 +211,6 @@ def _report_open(context: RuleContext, package: GpuPackage) -> Problem:
         message += f"; the newest release with a record is {known[-1]}"
     elif near:
         message += f"; did you mean {near}?"
-    have = package.version.text
     if optional := context.facts.packages.is_optional(package.name):
         message += "; it works without its GPU code"
     outcome: FindingOutcome = "warn" if optional else outcome_of_open(context)
@@ -260,70 +238,82 @@ def advise_record(name: str, version: str) -> str:
     )
 
 
-def _report_unread(package: GpuPackage, outcome: FindingOutcome) -> Problem:
-    """Report files of a package that could not be read, whose content is not known."""
-    first, more = package.unread[0], len(package.unread) - 1
-    others = f" and {more} more" if more else ""
-    message = f"{first}{others} of {package.title} could not be read: its content is not known"
-    need = f"its GPU code, as {package.name}={package.version}[sm_..]"
-    return Problem(outcome, package.name, message, package.version.text, need)
-
-
 def check_arch(context: RuleContext) -> RuleAnswer:
     """Report the packages whose code does not run on the pool's GPU."""
     device = context.capability
     if device is None:
         return NOT_APPLICABLE
     situation = ("CG411", device, context.cuda and context.cuda.major_minor, context.compiles_up_to)
-    answers = [_check_cached(context, package, device, situation) for package in context.packages]
-    problems = [problem for answer in answers if not isinstance(answer, str) for problem in answer]
-    return problems or (PASS if PASS in answers else NOT_APPLICABLE)
-
-
-def _check_cached(
-    context: RuleContext, package: GpuPackage, device: Pair, situation: object
-) -> RuleAnswer:
-    """Check a package; a package without a problem caches that for each situation."""
-    found: RuleAnswer | None = package.memory.get(situation)
-    if found is None:
-        found = check_package(context, package, device)
-        if isinstance(found, str):
-            package.memory[situation] = found
-    return found
+    problems: list[Problem] = []
+    passed = False
+    for package in context.packages:
+        answer: RuleAnswer | None = package.memory.get(situation)
+        if answer is None:
+            answer = check_package(context, package, device)
+            if isinstance(answer, str):  # a package without a problem caches that
+                package.memory[situation] = answer
+        if isinstance(answer, str):
+            passed = passed or answer == PASS
+        else:
+            problems += answer
+    return problems or (PASS if passed else NOT_APPLICABLE)
 
 
 def check_package(context: RuleContext, package: GpuPackage, device: Pair) -> RuleAnswer:
     """Judge the code of one package on a GPU."""
     if package.gpus:
-        return [_report_other_vendor(context, package)]
+        message = f"{package.title} is a build for GPUs of {package.gpus}: it has no code for "
+        message += f"{context.gpu_name}{describe_assumption(package)}"
+        have, source = package.version.text, source_of(package)
+        return [Problem("fail", package.name, message, have, "a build for CUDA", source)]
     if package.statements and (problems := find_exclusions(context, package, device)):
         return problems
     if package.stated:
         how = find_run_mode(package.stated, device, context.facts.arch)
         names = ", ".join(code.name for code in package.stated)
         return PASS if how else [report_no_code(context, package, names)]
-    if package.toolkits:
-        return _check_toolkit(context, package, device)
+    if package.toolkits:  # a library of the CUDA toolkit
+        targets = toolkit_targets(package, device, context.facts.arch)
+        if targets is None:
+            return NOT_APPLICABLE
+        newest = format_parts(package.toolkits[-1])
+        message = f"{package.title} is of CUDA {newest}, which does not target {context.gpu_name}"
+        have = package.version.text
+        return PASS if targets else [Problem("unknown", package.name, message, have=have)]
     if package.record is None:
         return PASS if package.compiled in ("run", "shipped") else NOT_APPLICABLE
     if context.facts.packages.carries(package.name) == "libraries":
         return NOT_APPLICABLE  # a library for others says by itself where it cannot be used
     if not package.libraries:
         return _check_wheel_without_code(context, package)
-    problems = []
+    return _check_libraries(context, package, device) or PASS
+
+
+def _check_libraries(context: RuleContext, package: GpuPackage, device: Pair) -> list[Problem]:
+    problems: list[Problem] = []
     without: list[Library] = []
-    groups = library_modes(package, device, context.cuda, context.facts.arch)
+    facts = context.facts
+    groups = library_modes(package, device, context.cuda, facts.arch)
     for group in groups:
         ways = [how for _, how in group]
         if not any(ways):
             without.append(group[0][0])
         elif "sass" not in ways:
             problems += _check_ptx(context, package, [library.ptx_cuda for library, _ in group])
-    if without and not _is_optional(context, package, without):
-        names = ", ".join([*without[0].sass, *without[0].ptx])
-        outcome = _judge_part(context, groups, device)
-        problems.append(report_no_code(context, package, names, without[0].path, outcome))
-    return problems or PASS
+    # It works without libraries for one GPU alone, or all of its own where they are an option.
+    if all(map(is_specific, without)) or facts.packages.is_optional(package.name):
+        return problems
+    outcome: FindingOutcome = "fail"
+    if not is_stray(groups):
+        # A part has no code for the GPU. Where other libraries were made for this GPU, that part is
+        # for other GPUs. Where they have PTX alone, the package was not made for this GPU, and may
+        # need that part.
+        run = [library for group in groups for library, how in group if how]
+        made = any(is_made_for(one, device, facts.arch) for one in run)
+        outcome = "warn" if made else "unknown"
+    names = ", ".join([*without[0].sass, *without[0].ptx])
+    problems.append(report_no_code(context, package, names, without[0].path, outcome))
+    return problems
 
 
 def _check_wheel_without_code(context: RuleContext, package: GpuPackage) -> RuleAnswer:
@@ -343,64 +333,11 @@ def _check_wheel_without_code(context: RuleContext, package: GpuPackage) -> Rule
         return NOT_APPLICABLE
     pool = context.pool
     where = "Windows" if pool.os == "windows" else f"Linux {pool.cpu}"
-    message = (
-        f"the wheel of {package.title} for {where} has no code for GPUs, unlike {coded[0].wheel}"
-    )
-    return [
-        Problem(
-            "unknown" if package.assumed else "fail",
-            package.name,
-            message + describe_assumption(package),
-            have=record.wheel,
-            need="a build with CUDA, stated with its label or file",
-            source=source_of(package),
-        )
-    ]
-
-
-def _judge_part(
-    context: RuleContext, groups: tuple[LibraryModes, ...], device: Pair
-) -> FindingOutcome:
-    """Return the outcome of a package in which one part has no code for a GPU.
-
-    It fails where nothing else runs. It warns where other libraries were made for this GPU: that
-    part is for other GPUs. It is unknown where the other libraries have PTX alone: the package was
-    not made for this GPU, and may need that part.
-    """
-    if is_stray(groups):
-        return "fail"
-    arch = context.facts.arch
-    run = [library for group in groups for library, how in group if how]
-    return "warn" if any(is_made_for(one, device, arch) for one in run) else "unknown"
-
-
-def _report_other_vendor(context: RuleContext, package: GpuPackage) -> Problem:
-    return Problem(
-        "fail",
-        package.name,
-        f"{package.title} is a build for GPUs of {package.gpus}: it has no code "
-        f"for {context.gpu_name}" + describe_assumption(package),
-        have=package.version.text,
-        need="a build for CUDA",
-        source=source_of(package),
-    )
-
-
-def _is_optional(context: RuleContext, package: GpuPackage, without: list[Library]) -> bool:
-    """Tell whether a package works without these libraries: for one GPU alone, or an option."""
-    return context.facts.packages.is_optional(package.name) or all(map(is_specific, without))
-
-
-def _check_toolkit(context: RuleContext, package: GpuPackage, device: Pair) -> RuleAnswer:
-    """Judge a library of the CUDA toolkit by what its toolkit can target."""
-    targets = toolkit_targets(package, device, context.facts.arch)
-    if targets is None:
-        return NOT_APPLICABLE
-    if targets:
-        return PASS
-    newest = format_parts(package.toolkits[-1])
-    message = f"{package.title} is of CUDA {newest}, which does not target {context.gpu_name}"
-    return [Problem("unknown", package.name, message, have=package.version.text)]
+    message = f"the wheel of {package.title} for {where} has no code for GPUs, unlike "
+    message += f"{coded[0].wheel}{describe_assumption(package)}"
+    need = "a build with CUDA, stated with its label or file"
+    outcome: FindingOutcome = "unknown" if package.assumed else "fail"
+    return [Problem(outcome, package.name, message, record.wheel, need, source_of(package))]
 
 
 def report_no_code(
@@ -414,9 +351,10 @@ def report_no_code(
     assert context.capability is not None  # noqa: S101 - the caller checked
     where = f"{path} of {package.title}" if path else package.title
     message = f"{where} has no code for {context.gpu_name}: it has {have}"
+    codes = [code for name in have.split(", ") if name for code in parse_arch(name)]
     if outcome == "unknown":
         message += "; the rest is PTX, and whether it works without this part is not known"
-    elif dispute := context.find_dispute(_read_codes(have)):
+    elif dispute := context.find_dispute(codes):
         outcome, message = "unknown", f"{message}; {dispute.text}"
     return Problem(
         outcome,
@@ -429,15 +367,9 @@ def report_no_code(
     )
 
 
-def _read_codes(names: str) -> list[Arch]:
-    """Read code as messages name it: ``sm_80, compute_90``."""
-    return [code for name in names.split(", ") if name for code in parse_arch(name)]
-
-
 def _check_ptx(
     context: RuleContext, package: GpuPackage, made_by: list[str | None]
 ) -> Iterator[Problem]:
-    """Report PTX that this driver cannot compile, or whose toolkit is not known."""
     reach, driver = context.compiles_up_to, context.driver
     if driver is None or reach is None:
         return
@@ -487,7 +419,8 @@ def _check_statement(
         message = f"{package.title} is published for {names} alone{says}"
         return _report_exclusion(package, statement, message, need=names)
     if (least and device < least) or (last and device > last):
-        range_of = _describe_range(least, last)
+        range_of = "compute capability " + (f"{format_parts(least)} " if least else "up ")
+        range_of += f"to {format_parts(last)}" if last else "and newer"
         message = f"{package.title} runs on {range_of}, not on {context.gpu_name}{says}"
         return _report_exclusion(package, statement, message, need=range_of)
     if package.record or package.stated or not statement.fixed:
@@ -499,16 +432,6 @@ def _check_statement(
     message = f"the build script of {package.title} makes code only for {names}, none of which"
     message += f" runs on {context.gpu_name}{says}"
     return _report_exclusion(package, statement, message, need=f"code for {format_parts(device)}")
-
-
-def _describe_range(least: Pair | None, last: Pair | None) -> str:
-    if least and last:
-        return f"compute capability {format_parts(least)} to {format_parts(last)}"
-    return (
-        f"compute capability {format_parts(least)} and newer"
-        if least
-        else f"compute capability up to {format_parts(last or (0, 0))}"
-    )
 
 
 def _report_exclusion(
@@ -540,12 +463,14 @@ def report_local_build(
     if statement is None:
         return None
     message = f"{package.title} is compiled where it is built: "
+    torch, wheels = context.stack.get("torch"), statement.torch_wheels
     if not package.version.local and _is_made_here(context, package, statement):
         outcome = "warn"
         message += f"it is assumed to be built with CUDA {context.cuda} for {context.gpu_name}"
     else:
         message += "its GPU code depends on how it was built"
-        message += _mention_project_wheels(context, statement)
+        if torch and wheels and format_parts(torch.major_minor) not in wheels:
+            message += f"; its project publishes wheels for torch {wheels[0]} to {wheels[-1]} only"
     code = [c for build in _script_builds(statement, context.cuda) for c in build if not c.suffix]
     names = list(dict.fromkeys(one.name for one in code))
     example = "+".join(names) or "sm_80+sm_90"
@@ -553,12 +478,7 @@ def report_local_build(
     if names:
         need += " where its build script had no other list"
     return Problem(
-        outcome,
-        package.name,
-        message,
-        have=package.version.text,
-        need=need,
-        source=statement.source,
+        outcome, package.name, message, package.version.text, need, source=statement.source
     )
 
 
@@ -582,25 +502,15 @@ def _is_made_here(context: RuleContext, package: GpuPackage, statement: Statemen
     return find_run_mode(code, device, context.facts.arch) is not None
 
 
-def _mention_project_wheels(context: RuleContext, statement: Statement) -> str:
-    """Say that the project has no wheel for the stack's torch, but has some for others."""
-    torch = context.stack.get("torch")
-    wheels = statement.torch_wheels
-    if torch is None or not wheels or format_parts(torch.major_minor) in wheels:
-        return ""
-    return f"; its project publishes wheels for torch {wheels[0]} to {wheels[-1]} only"
-
-
 def _script_builds(statement: Statement, cuda: Version | None) -> Iterator[tuple[Arch, ...]]:
     """Yield the code that the build script makes with toolkits of the stack's CUDA major."""
     for build in statement.builds:
-        if build.cuda is None or cuda is None or _is_of_major(build.cuda, cuda.major):
+        if (
+            build.cuda is None
+            or cuda is None
+            or any(holds_toolkit(build.cuda, (cuda.major, minor)) for minor in range(10))
+        ):
             yield build.code
-
-
-def _is_of_major(spec: str, major: int) -> bool:
-    """Tell whether a range of toolkits holds one of a CUDA major."""
-    return any(holds_toolkit(spec, (major, minor)) for minor in range(10))
 
 
 def outcome_of_open(context: RuleContext) -> FindingOutcome:

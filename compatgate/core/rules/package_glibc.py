@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from compatgate.core.constraints import parse_constraint
-from compatgate.core.facts.compilers import Glibc, GlibcNeed
+from compatgate.core.facts.compilers import Glibc
 from compatgate.core.facts.nvidia import Source
 from compatgate.core.parts import Candidate
 from compatgate.core.rule import NOT_APPLICABLE, PASS, Problem, RuleAnswer, report_missing_fact
@@ -22,17 +22,13 @@ _TAG = re.compile(r"(?P<legacy>manylinux(?:1|2010|2014))_|manylinux_(?P<glibc>\d
 
 
 class Have(Struct, frozen=True):
-    """The glibc that a stack runs with.
-
-    Attributes:
-        stated: the stack states it; otherwise it is that of the nodes' distribution, which a
-            container or an environment may replace.
-        where: what has it, for messages.
-    """
+    """The glibc that a stack runs with."""
 
     glibc: Version
+    # the stack states it; otherwise it is that of the nodes' distribution, which a container or an
+    # environment may replace
     stated: bool
-    where: str
+    where: str  # what has it, for messages
 
 
 def check_glibc(context: RuleContext) -> RuleAnswer:
@@ -62,7 +58,9 @@ def _judge_unmeasured(
     """
     version, facts = context.stack.versions[name], context.facts
     own = bool(version.local) and version.cuda is None
-    if own or version.key[1] == 0 or name in context.stack.measured or not _has_code(context, name):
+    carries = facts.packages.carries(name) if facts.is_package(name) else "nothing"
+    has_code = name in facts.frameworks or carries not in ("nothing", "options")
+    if own or version.key[1] == 0 or name in context.stack.measured or not has_code:
         return ()
     wheels = [one for one in facts.records(name) if one.wheel]
     tags = [(one.version, tag) for one in wheels if (tag := read_tag(one.wheel, facts.glibc))]
@@ -77,14 +75,6 @@ def _judge_unmeasured(
     message += f" to {highest}"
     need = f">={highest}, or the wheel's name, whose tag says it"
     return report_missing_fact("glibc", message, need=need, have=glibc.text)
-
-
-def _has_code(context: RuleContext, name: str) -> bool:
-    """Tell whether a part is a framework or package whose wheel holds compiled code."""
-    facts = context.facts
-    if name in facts.frameworks:
-        return True
-    return facts.is_package(name) and facts.packages.carries(name) not in ("nothing", "options")
 
 
 def _find_glibc(context: RuleContext) -> Have | None:
@@ -104,10 +94,14 @@ def _find_needs(context: RuleContext) -> Iterator[tuple[str, Version, Source]]:
     for name, version in context.stack.versions.items():
         if version.key[1] == 0:
             continue  # a private build, or a pre-release
+        own = bool(version.local) and version.cuda is None
         found = [
             (need.glibc, need.source)
             for need in table.needs
-            if _concerns(need, name, version, context)
+            if need.name == name and not own
+            if need.cpu in ("", context.pool.cpu)
+            if not need.cudas or version.cuda in need.cudas
+            if parse_constraint(name, need.versions).allows(version)
         ]
         if (wheel := files.get(name)) and (tagged := read_tag(wheel, table)):
             found.append((tagged, table.tags_source))
@@ -117,21 +111,11 @@ def _find_needs(context: RuleContext) -> Iterator[tuple[str, Version, Source]]:
 
 
 def _wheel_files(context: RuleContext) -> dict[str, str]:
-    """Return the wheel of each part, where one is known or assumed."""
     files = {name: wheel.file for name, wheel in context.stack.wheels.items() if wheel.file}
     for package in context.packages:
         if wheel := package.file or (package.record.wheel if package.record else ""):
             files.setdefault(package.name, wheel)
     return files
-
-
-def _concerns(need: GlibcNeed, name: str, version: Version, context: RuleContext) -> bool:
-    if need.name != name or (need.cpu and need.cpu != context.pool.cpu):
-        return False
-    if need.cudas and (version.cuda is None or version.cuda not in need.cudas):
-        return False
-    own = bool(version.local) and version.cuda is None
-    return not own and parse_constraint(name, need.versions).allows(version)
 
 
 def read_tag(wheel: str, table: Glibc) -> Version | None:

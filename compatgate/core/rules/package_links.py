@@ -12,7 +12,6 @@ from compatgate.core.components import COMPONENTS
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts.nvidia import Pair, Source
 from compatgate.core.facts.packages import CudaComponents, Link
-from compatgate.core.facts.records import Record
 from compatgate.core.package_requirements import Requirement
 from compatgate.core.package_wheels import cublas_major, has_new_abi, names_cuda
 from compatgate.core.packages import GpuPackage, is_pinned_with, requirements_of
@@ -34,13 +33,8 @@ _DRIVER = {"driver": None}
 
 def check_requirements(context: RuleContext) -> RuleAnswer:
     """Report the requirements that do not hold."""
-    problems: list[Problem] = []
-    asked = False
-    for package in context.packages:
-        for requirement in _find_requirements(context, package):
-            asked = True
-            if not requirement.holds:
-                problems.append(_report_unmet(package, requirement))
+    asked = [(one, need) for one in context.packages for need in _find_requirements(context, one)]
+    problems = [_report_unmet(package, need) for package, need in asked if not need.holds]
     return problems or (PASS if asked else NOT_APPLICABLE)
 
 
@@ -65,27 +59,23 @@ def _find_requirements(context: RuleContext, package: GpuPackage) -> list[Requir
 
 
 def _report_unmet(package: GpuPackage, requirement: Requirement) -> Problem:
-    name, have = requirement.name, requirement.have
+    name, have, spec = requirement.name, requirement.have, requirement.spec
     where = "pool" if name in _DRIVER else "stack"
+    adding = (  # the statement that adds the requirement, if one does
+        statement.source
+        for statement in package.statements
+        if any(one.replace(" ", "") == f"{name}{spec}" for one in statement.requires)
+    )
     return Problem(
         "fail",
         name,
-        f"{package.title} requires {name} {requirement.spec}, the {where} has {have}"
+        f"{package.title} requires {name} {spec}, the {where} has {have}"
         + describe_assumption(package),
         have=have.text,
-        need=requirement.spec,
-        source=_source_of_requirement(package, requirement),
-        candidates=lambda: requirement.candidates(),
+        need=spec,
+        source=next(adding, None) or source_of(package),
+        candidates=requirement.candidates,
     )
-
-
-def _source_of_requirement(package: GpuPackage, requirement: Requirement) -> Source | None:
-    """Return the source of a requirement: that of the statement that adds it, if one does."""
-    text = f"{requirement.name}{requirement.spec}"
-    for statement in package.statements:
-        if any(one.replace(" ", "") == text for one in statement.requires):
-            return statement.source
-    return source_of(package)
 
 
 def check_torch(context: RuleContext) -> RuleAnswer:
@@ -112,7 +102,10 @@ def _check_package_torch(context: RuleContext, package: GpuPackage, torch: Versi
     if record and record.torch_beside == torch.public:  # the symbols themselves were compared
         if not record.torch_missing:
             return PASS
-        return [_report_undefined(package, record, torch, source_of(package))]
+        message = f"{package.title} needs {record.torch_missing[0]} of torch, which torch {torch} "
+        message += "does not define"
+        have, need = package.version.text, f"{package.name} built for torch {torch.public}"
+        return [Problem("fail", package.name, message, have, need, source_of(package))]
     if built_for == format_parts(torch.major_minor):
         problem = _check_cxx_abi(context, package, torch)
         return [problem] if problem else PASS
@@ -124,6 +117,9 @@ def _check_package_torch(context: RuleContext, package: GpuPackage, torch: Versi
         outcome: FindingOutcome = "warn" if optional else outcome_of_open(context)
         return [Problem(outcome, package.name, message, source=source_of(package))]
     message = f"{package.title} was built for torch {built_for}, the stack has torch {torch}"
+    source = source_of(package)
+    if record and record.built_for_torch is None:  # its metadata name none, a statement does
+        source = next(one.source for one in package.statements if one.torch_wheels)
     return [
         Problem(
             "warn" if optional else "fail",
@@ -131,17 +127,10 @@ def _check_package_torch(context: RuleContext, package: GpuPackage, torch: Versi
             message + describe_assumption(package),
             have=package.version.text,
             need=f"torch {built_for}, or a release of {package.name} for torch {torch.public}",
-            source=_source_of_torch(package),
+            source=source,
             candidates=lambda: other_releases(context, package),
         )
     ]
-
-
-def _source_of_torch(package: GpuPackage) -> Source | None:
-    """Return the source of the torch of a wheel: a statement where its metadata name none."""
-    if package.record and package.record.built_for_torch is None:
-        return next(one.source for one in package.statements if one.torch_wheels)
-    return source_of(package)
 
 
 def _check_label(context: RuleContext, package: GpuPackage, torch: Version) -> Problem | None:
@@ -160,10 +149,10 @@ def _check_label(context: RuleContext, package: GpuPackage, torch: Version) -> P
     if label and not names_cuda(package.version):
         return None
     refused_by = context.facts.packages.refusal_of(package.name, built_for, cuda)
-    if refused_by is None and not _may_differ(
-        context, package, other_major=built_for[0] != cuda[0]
-    ):
-        return None
+    other_major = built_for[0] != cuda[0]
+    linked = other_major and context.cuda is not None and package.runtimes(context.cuda)
+    if refused_by is None and (linked or not package.assumed):
+        return None  # more is known of its CUDA than a label
     what = "a build" if label else "assumed to be the index's wheel,"
     message = f"{package.title} is {what} for CUDA {format_parts(built_for)} with torch {torch}"
     return Problem(
@@ -192,12 +181,6 @@ def _report_torchs_label(
     return Problem("warn", package.name, message, have, need, source_of(package))
 
 
-def _may_differ(context: RuleContext, package: GpuPackage, *, other_major: bool) -> bool:
-    """Tell whether a label is all that is known of a wheel's CUDA."""
-    linked = other_major and context.cuda is not None and package.runtimes(context.cuda)
-    return bool(package.assumed) and not linked
-
-
 def _cuda_of_index_wheel(
     context: RuleContext, package: GpuPackage, torch: Version
 ) -> tuple[int, ...] | None:
@@ -216,7 +199,6 @@ def _cuda_of_index_wheel(
 
 
 def _check_cxx_abi(context: RuleContext, package: GpuPackage, torch: Version) -> Problem | None:
-    """Report an extension whose C++ symbols are those of another ABI than torch's."""
     found = next((one for one in context.built if one.name == "torch"), None)
     if found is None or found.build is None or not found.published:
         return None
@@ -253,7 +235,8 @@ def _check_release_torch(context: RuleContext, package: GpuPackage, torch: Versi
         for record in context.facts.records(package.name)
         if record.version.partition("+")[0] == version.public
         and record.built_for_torch
-        and _is_for_one_torch(record)
+        # It has code that no other minor of torch loads.
+        and any(library.torch and not library.torch.stable for library in record.libraries)
     ]
     built_for = {record.built_for_torch for record in records}
     if len(built_for) != 1 or format_parts(torch.major_minor) in built_for:
@@ -277,21 +260,6 @@ _PROJECT_LABEL = re.compile(r"(cu\d+)?")
 """Labels of a project's own builds; the package index's wheel has no label."""
 
 
-def _is_for_one_torch(record: Record) -> bool:
-    """Tell whether a wheel has code that no other minor of torch loads."""
-    return any(library.torch and not library.torch.stable for library in record.libraries)
-
-
-def _report_undefined(
-    package: GpuPackage, record: Record, torch: Version, source: Source | None
-) -> Problem:
-    """Report a symbol that an extension needs and the installed torch does not define."""
-    name = record.torch_missing[0]
-    message = f"{package.title} needs {name} of torch, which torch {torch} does not define"
-    need = f"{package.name} built for torch {torch.public}"
-    return Problem("fail", package.name, message, package.version.text, need, source)
-
-
 def check_libraries(context: RuleContext) -> RuleAnswer:
     """Report the packages whose libraries do not find the libraries that they link against."""
     asked = [*_check_runtimes(context), *_check_named_libraries(context), *_check_links(context)]
@@ -304,7 +272,8 @@ def _check_runtimes(context: RuleContext) -> Iterator[Problem | None]:
     cuda = context.cuda
     if cuda is None:
         return
-    brought = {cuda.major, *_runtime_packages(context)}
+    parts = map(context.facts.cuda_components.by_package.get, (p.name for p in context.packages))
+    brought = {cuda.major, *(p.cuda_major for p in parts if p and p.component == "cudart")}
     if cublas := context.stack.get("cublas"):
         brought.add(cublas.major)
     for package in context.packages:
@@ -340,15 +309,6 @@ def _report_no_library(
         source=source_of(package),
         candidates=lambda: other_releases(context, package),
     )
-
-
-def _runtime_packages(context: RuleContext) -> Iterator[int]:
-    """Yield the majors of the CUDA runtimes that are packages of the stack."""
-    table = context.facts.cuda_components
-    for package in context.packages:
-        part = table.by_package.get(package.name)
-        if part and part.component == "cudart":
-            yield part.cuda_major
 
 
 def _report_other_runtime(
@@ -412,21 +372,14 @@ def _check_links(context: RuleContext) -> Iterator[Problem | None]:
     if len(of_toolkits) < 2:
         return
     table = context.facts.cuda_components
+    parts = [(package, table.by_package[package.name]) for package in of_toolkits]
     for link in table.links:
-        for library, user in _linked_packages(of_toolkits, link, table):
-            older = library.toolkits[-1] < user.toolkits[0]
-            yield _report_older(library, user, link, table) if older else None
-
-
-def _linked_packages(
-    packages: list[GpuPackage], link: Link, table: CudaComponents
-) -> Iterator[tuple[GpuPackage, GpuPackage]]:
-    """Yield the library that a link names with each of its users of the same CUDA major."""
-    parts = [(package, table.by_package[package.name]) for package in packages]
-    users = [(package, part.cuda_major) for package, part in parts if part.component in link.users]
-    for library, part in parts:
-        if part.component == link.component:
-            yield from ((library, user) for user, major in users if major == part.cuda_major)
+        users = [(one, part.cuda_major) for one, part in parts if part.component in link.users]
+        libraries = [(one, part) for one, part in parts if part.component == link.component]
+        for library, part in libraries:
+            for user in (one for one, major in users if major == part.cuda_major):
+                older = library.toolkits[-1] < user.toolkits[0]
+                yield _report_older(library, user, link, table) if older else None
 
 
 def _report_older(

@@ -5,19 +5,24 @@ A pool that states no platform is not judged here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from compatgate.core.node import NODE_COMPONENTS, parse_node_version
+from compatgate.core.gpus import normalise
+from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.parts import CUDA, DRIVER, NODE, Candidate
 from compatgate.core.performance import near_names
-from compatgate.core.platforms import find_platforms, has_gpu
 from compatgate.core.rule import NOT_APPLICABLE, PASS, Answer, FindingOutcome, Problem, rule
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version
 
 if TYPE_CHECKING:  # imported by the first question about a platform
+    from compatgate.core.facts.nvidia import Gpu
     from compatgate.core.facts.platforms import Limit, Platform
+
+_NO_NAME = re.compile(r"[^a-z0-9]+")
 
 
 def _platform_of(context: RuleContext) -> Platform | None:
@@ -46,7 +51,15 @@ def platform_unknown(context: RuleContext) -> Answer:
     table = context.facts.platforms
     if name in table.platforms:
         return PASS
-    near = _propose_names(context, name)
+    # A cloud's own name of the shape, or a typo.
+    shape = re.sub(r"[\s_]+", "-", name.rpartition("/")[2].strip()).lower()
+    named = [
+        machine.platform
+        for machine in context.facts.platform_machines.machines
+        for condition in machine.recognise
+        if any(fnmatchcase(shape, pattern) for pattern in condition.instance_type)
+    ]
+    near = list(dict.fromkeys([*named[:1], *near_names(name, list(table.platforms))]))
     meant = f"; did you mean {near[0]}?" if near else ""
     return Problem(
         "unknown",
@@ -58,14 +71,6 @@ def platform_unknown(context: RuleContext) -> Answer:
             Candidate({"platform": one}, f"state the platform as {one}") for one in near
         ),
     )
-
-
-def _propose_names(context: RuleContext, name: str) -> list[str]:
-    """Return the platforms that a name may mean: a cloud's own name of the shape, or a typo."""
-    _, _, shape = name.rpartition("/")
-    named = find_platforms(context.facts.platform_machines, shape)
-    near = near_names(name, list(context.facts.platforms.platforms))
-    return list(dict.fromkeys([*named, *near]))
 
 
 @rule("CG126", "platform-gpu", reads=NODE, pool_only=True)
@@ -84,9 +89,7 @@ def platform_gpu(context: RuleContext) -> Answer:
     platform, gpu = _platform_of(context), context.pool.gpu
     if platform is None or gpu is None or not platform.gpus:
         return NOT_APPLICABLE
-    known = context.facts.gpus.gpus
-    capabilities = [known[name].capability for name in platform.gpus if name in known]
-    if has_gpu(platform, gpu, capabilities):
+    if _has_gpu(context, platform, gpu):
         return PASS
     has = " or ".join(platform.gpus)
     return Problem(
@@ -101,13 +104,27 @@ def platform_gpu(context: RuleContext) -> Answer:
 
 
 def _propose_platforms(context: RuleContext) -> Iterator[Candidate]:
-    """Yield the platforms of the same cloud or vendor; those that have the GPU hold."""
-    name, gpu, known = context.pool.platform or "", context.pool.gpu, context.facts.gpus.gpus
-    family = name.partition("/")[0]
+    family, gpu = (context.pool.platform or "").partition("/")[0], context.pool.gpu
     for one in context.facts.platforms.platforms.values():
-        capabilities = [known[each].capability for each in one.gpus if each in known]
-        if one.name.startswith(f"{family}/") and gpu and has_gpu(one, gpu, capabilities):
+        if one.name.startswith(f"{family}/") and gpu and _has_gpu(context, one, gpu):
             yield Candidate({"platform": one.name}, f"state the platform as {one.name}")
+
+
+def _has_gpu(context: RuleContext, platform: Platform, gpu: Gpu) -> bool:
+    """Tell whether a platform may have a GPU: a SKU, a family, or a bare capability."""
+    if not platform.gpus:
+        return True
+    if not gpu.product:
+        known = (context.facts.gpus.gpus.get(name) for name in platform.gpus)
+        return any(one is not None and one.capability == gpu.capability for one in known)
+    words = set(normalise(gpu.name).split("-"))
+    for name in platform.gpus:
+        plain = {_NO_NAME.sub("", word) for word in normalise(name).split("-")}
+        if any(word.startswith("sxm") for word in plain):
+            plain.add("sxm")  # a family's name stands for each version
+        if words <= plain:
+            return True
+    return False
 
 
 @rule("CG127", "platform-driver", reads=NODE | DRIVER, pool_only=True)
@@ -160,16 +177,9 @@ def platform_system(context: RuleContext) -> Answer:
 
 def _report_system(platform: Platform, key: str, have: str, need: str) -> Problem:
     message = f"{platform.name} ({platform.title}) has {key} {need}, the pool states {have}"
-    first = need.partition(" or ")[0]
-    return Problem(
-        "fail",
-        key,
-        message,
-        have=have,
-        need=f"{key}={need}",
-        source=platform.source,
-        candidates=lambda: (Candidate({key: first}, f"state the pool as {key}={first}"),),
-    )
+    first, source = need.partition(" or ")[0], platform.source
+    fixes = (Candidate({key: first}, f"state the pool as {key}={first}"),)
+    return Problem("fail", key, message, have, f"{key}={need}", source, lambda: fixes)
 
 
 @rule("CG129", "platform-parts", reads=NODE | CUDA | {"cudnn", "nccl"})
@@ -190,27 +200,21 @@ def platform_parts(context: RuleContext) -> Answer:
 
 def _judge_limits(context: RuleContext, *, of_driver: bool) -> Answer:
     """Judge the platform's limits of the driver, or those of everything else."""
-    limits = context.facts.platforms.limits_of.get(context.pool.platform or "", ())
-    checked = [
-        (limit, have)
-        for limit in limits
-        if (limit.component == "driver") is of_driver
-        and (have := _value_of(context, limit.component))
-    ]
-    if not checked:
-        return NOT_APPLICABLE
-    return [
-        _report_limit(context, limit, have) for limit, have in checked if not limit.allows(have)
-    ] or PASS
-
-
-def _value_of(context: RuleContext, component: str) -> Version | None:
-    if component == "driver":
-        return context.driver
-    if component in NODE_COMPONENTS:
-        text = context.pool.node.get(component)
-        return parse_node_version(text) if text else None
-    return context.cuda if component == "cuda" else context.stack.get(component)
+    problems, checked = list[Problem](), False
+    for limit in context.facts.platforms.limits_of.get(context.pool.platform or "", ()):
+        name = limit.component
+        if (name == "driver") is not of_driver:
+            continue
+        if of_driver:
+            have = context.driver
+        elif name in NODE_COMPONENTS:
+            have = context.pool.node_version(name)
+        else:
+            have = context.cuda if name == "cuda" else context.stack.get(name)
+        if have:
+            checked = True
+            problems += [] if limit.allows(have) else [_report_limit(context, limit, have)]
+    return problems or (PASS if checked else NOT_APPLICABLE)
 
 
 def _report_limit(context: RuleContext, limit: Limit, have: Version) -> Problem:
@@ -241,31 +245,17 @@ def _propose_within(context: RuleContext, limit: Limit) -> Iterator[Candidate]:
     what = limit.component
     if limit.advised:
         yield Candidate({what: limit.advised}, f"use {what} {limit.advised}")
-    if limit.minimum:
-        least = _write_version(context, what, limit.minimum)
-        yield Candidate({what: f">={least}"}, f"use {what} {least} or newer")
+    if least := limit.minimum:
+        if what == "driver" and len(least.parts) == 1:  # a branch alone (595): its first release
+            branch = context.facts.driver_branches.branches.get(least.major)
+            least = (branch.first if branch else None) or least
+        yield Candidate({what: f">={least.text}"}, f"use {what} {least.text} or newer")
     if limit.maximum:
         yield Candidate({what: limit.maximum.text}, f"use {what} {limit.maximum}")
     if what == "driver":
-        yield from _propose_drivers(context, limit)
-
-
-def _write_version(context: RuleContext, what: str, version: Version) -> str:
-    """Write a bound; a driver branch alone (``595``) as its first release."""
-    if what != "driver" or len(version.parts) > 1:
-        return version.text
-    branch = context.facts.driver_branches.branches.get(version.major)
-    return branch.first.text if branch and branch.first else version.text
-
-
-def _propose_drivers(context: RuleContext, limit: Limit) -> Iterator[Candidate]:
-    """Yield the drivers that images of the platform ship within the limit, newest first."""
-    images = context.facts.platforms.images_of(context.pool.platform or "")
-    shipped = {one.driver: one for one in images if one.driver and len(one.driver.parts) > 1}
-    for driver in sorted(_allowed(shipped, limit), key=lambda one: one.key, reverse=True):
-        title = shipped[driver].title
-        yield Candidate({"driver": driver.text}, f"use driver {driver}, which {title} ships")
-
-
-def _allowed(drivers: Iterable[Version], limit: Limit) -> list[Version]:
-    return [driver for driver in drivers if limit.allows(driver)]
+        images = context.facts.platforms.images_of(context.pool.platform or "")
+        shipped = {one.driver: one for one in images if one.driver and len(one.driver.parts) > 1}
+        allowed = [driver for driver in shipped if limit.allows(driver)]
+        for driver in sorted(allowed, key=lambda one: one.key, reverse=True):
+            title = shipped[driver].title
+            yield Candidate({"driver": driver.text}, f"use driver {driver}, which {title} ships")

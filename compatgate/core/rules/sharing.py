@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from compatgate.core.facts.vgpu import SharingFact, SharingLimit
+from compatgate.core.gpu_code import parse_capability
 from compatgate.core.parts import NODE, Candidate
 from compatgate.core.rule import NOT_APPLICABLE, PASS, Answer, Problem, report_missing_fact, rule
 from compatgate.core.rule_context import RuleContext
@@ -39,7 +40,7 @@ def mps_support(context: RuleContext) -> Answer:
         have = format_parts(capability)
         for limit in ("least-capability", "isolating-capability"):
             fact = table.find_sharing("mps", limit)
-            if fact and capability < _pair(fact.values[0]):
+            if fact and capability < parse_capability(fact.values[0]):
                 problems.append(_report_sharing(fact, fact.effect, have, f">={fact.values[0]}"))
                 break
     gpu = pool.gpu
@@ -54,7 +55,6 @@ def mps_support(context: RuleContext) -> Answer:
 
 
 def _report_missing_limits(context: RuleContext) -> Iterator[Problem]:
-    """Yield the limits of MPS that concern the pool and are not in the facts."""
     pool, find = context.pool, context.facts.vgpu.find_sharing
     concerns: dict[SharingLimit, bool] = {
         "os": pool.os != "linux",
@@ -67,11 +67,6 @@ def _report_missing_limits(context: RuleContext) -> Iterator[Problem]:
             message = f"whether MPS works here is not known: its limit {limit} is not in the facts"
             need = "sharing=time-slicing, or sharing=exclusive"
             yield from report_missing_fact("sharing", message, need=need, candidates=_other_sharing)
-
-
-def _pair(text: str) -> tuple[int, int]:
-    major, minor = text.split(".")
-    return int(major), int(minor)
 
 
 def _report_sharing(
@@ -114,11 +109,7 @@ def time_slicing_metrics(context: RuleContext) -> Answer:
     if fact is None:
         return NOT_APPLICABLE
     exclusive = Candidate({"sharing": "exclusive"}, "give each container its own GPU")
+    have, source = f"dcgm {pool.node['dcgm']}", fact.source
     return Problem(
-        fact.effect,
-        "sharing",
-        fact.text,
-        have=f"dcgm {pool.node['dcgm']}",
-        source=fact.source,
-        candidates=lambda: (exclusive,),
+        fact.effect, "sharing", fact.text, have, source=source, candidates=lambda: (exclusive,)
     )

@@ -16,10 +16,8 @@ from compatgate.core.rule import NOT_APPLICABLE, PASS, Answer, Problem, report_n
 from compatgate.core.rule_context import RuleContext
 from compatgate.core.versions import Version
 
-MANAGER = "vgpu-manager"
-"""The part of a node that is its host's driver."""
-GUEST = DRIVER | NODE
-"""The parts that decide on host and guest."""
+MANAGER = "vgpu-manager"  # the part of a node that is its host's driver
+GUEST = DRIVER | NODE  # the parts that decide on host and guest
 
 
 def is_guest(context: RuleContext) -> bool:
@@ -52,7 +50,11 @@ def vgpu_host_guest(context: RuleContext) -> Answer:
         return NOT_APPLICABLE
     table = context.facts.vgpu
     host = table.of_branch.get(manager.major)
-    guest = _guest_release(context, table, driver)
+    guest = table.of_branch.get(driver.major) if context.os == "linux" else None
+    if context.os != "linux":  # one release that lists guests before and after this driver
+        below = [one.vgpu for parts, one in table.windows_guests if parts <= driver.parts][-1:]
+        above = [one.vgpu for parts, one in table.windows_guests if parts >= driver.parts][:1]
+        guest = below[0] if below and below == above else None
     if host is None or guest is None:
         unknown = f"vGPU manager {manager}" if host is None else f"driver {driver}"
         why = f"the vGPU release of {unknown} is not known, so whether they fit is not either"
@@ -65,23 +67,13 @@ def vgpu_host_guest(context: RuleContext) -> Answer:
     return _refuse_guest(context, table, host, guest, manager)
 
 
-def _guest_release(context: RuleContext, table: Vgpu, driver: Version) -> int | None:
-    """Return the major release of a guest driver; None where it is not known."""
-    if context.os == "linux":
-        return table.of_branch.get(driver.major)
-    below = [one for parts, one in table.windows_guests if parts <= driver.parts]
-    above = [one for parts, one in table.windows_guests if parts >= driver.parts]
-    known = bool(below and above) and below[-1].vgpu == above[0].vgpu
-    return below[-1].vgpu if known else None
-
-
 def _refuse_guest(
     context: RuleContext, table: Vgpu, host: int, guest: int, manager: Version
 ) -> Answer:
     window, driver = table.windows.get(host), context.driver
     both = f"a guest of vGPU {guest} (driver {driver}) on a host of vGPU {host} ({manager})"
     have = driver.text if driver else None
-    need = f"a guest of vGPU {_join(window.guests if window else (host,))}"
+    need = f"a guest of vGPU {' or '.join(map(str, window.guests if window else (host,)))}"
 
     def candidates() -> Iterator[Candidate]:
         return _other_releases(context, table, host, guest)
@@ -99,10 +91,6 @@ def _refuse_guest(
         return Problem("fail", "driver", message, have, need, source, candidates)
     message = f"{both}: no source was found that allows or refuses it"
     return Problem("unknown", "driver", message, have, need, candidates=candidates)
-
-
-def _join(majors: tuple[int, ...]) -> str:
-    return " or ".join(map(str, majors))
 
 
 def _other_releases(

@@ -88,9 +88,8 @@ def _check_branch(
     )
     if version.major not in kind.branches:
         branches = ", ".join(map(str, kind.branches)) or "none that was read"
-        message = (
-            f"{title} {version} does not support {kind.prefix}: branches with it are {branches}"
-        )
+        message = f"{title} {version} does not support {kind.prefix}: branches with it are "
+        message += branches
         need = f"branch {branches}"
         yield Problem("fail", component, message, version.text, need, kind.source, candidates)
         return
@@ -153,7 +152,6 @@ def vgpu_cuda(context: RuleContext) -> Answer:
 
 
 def _types_with_cuda(name: VgpuName, kind: VgpuType, feature: VgpuFeature) -> Iterator[str]:
-    """Yield types of the same size that run CUDA."""
     prefix = kind.prefix.replace(" ", "-")
     if kind.cuda_only:
         yield from (f"{prefix}-{ending}" for ending in kind.cuda_only)
@@ -206,34 +204,24 @@ def _judge_feature(
     sku = context.pool.gpu.sku if context.pool.gpu else ""
     told = f": {feature.note}" if feature.note else ""
     owns = is_known_profile(name, kind) and owns_all_memory(name, kind)
-    works = _works(feature, owns=owns, sliced=bool(name.slices))
+    works = {
+        "any": True,
+        "none": False,
+        "mig": bool(name.slices),
+        "whole": owns,
+        "whole-gpu": owns and not name.slices,
+        "whole-mig": owns and bool(name.slices),
+    }.get(feature.works_on or "")
     if works is False or (feature.os and context.os not in feature.os):
         message = f"{feature.title} does not work on {sku}{told}"
-        types = partial(_whole_types, kind)
-        return (Problem("fail", "gpu", message, sku, feature.title, feature.source, types),)
+        largest = max(kind.memory.get("C", ()), default=0)  # the type that owns the whole GPU
+        whole = f"{kind.prefix.replace(' ', '-')}-{largest}C"
+        fix = Candidate({"gpu": whole}, f"use {whole}, which owns the whole GPU")
+        fixes = (fix,) if kind.memory.get("C") else ()
+        title, source = feature.title, feature.source
+        return (Problem("fail", "gpu", message, sku, title, source, lambda: fixes),)
     if works is None or (feature.series and name.series not in feature.series):
         message = f"whether {feature.title} works on {sku} is not known{told}"
         return (Problem("unknown", "gpu", message, sku, feature.title, feature.source),)
     message = f"{feature.title} works on {sku} where it is turned on{told}"
     return report_left_out("gpu", message, feature.source)
-
-
-def _works(feature: VgpuFeature, *, owns: bool, sliced: bool) -> bool | None:
-    """Return whether a vGPU has a feature; None: not known."""
-    answers = {
-        "any": True,
-        "none": False,
-        "mig": sliced,
-        "whole": owns,
-        "whole-gpu": owns and not sliced,
-        "whole-mig": owns and sliced,
-    }
-    return answers[feature.works_on] if feature.works_on else None
-
-
-def _whole_types(kind: VgpuType) -> Iterator[Candidate]:
-    """Yield the C-series type that owns the whole GPU."""
-    sizes = kind.memory.get("C", ())
-    if sizes:
-        largest = f"{kind.prefix.replace(' ', '-')}-{max(sizes)}C"
-        yield Candidate({"gpu": largest}, f"use {largest}, which owns the whole GPU")

@@ -10,7 +10,7 @@ from compatgate.core.compare.differences import compare_verdicts
 from compatgate.core.components import sort_components
 from compatgate.core.entry_stacks import represent
 from compatgate.core.rule import Finding, Verdict
-from compatgate.core.solve_question import answer_question
+from compatgate.core.solve import answer_question
 from compatgate.core.stack import format_stack, parse_stack_text
 from compatgate.errors import BadInput
 from compatgate.kit import clock

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.core.solve_question import answer_question
+from compatgate.core.solve import answer_question
 from compatgate.errors import NotFound, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.http.replies import TooBusy

@@ -2,8 +2,7 @@
 
 import pytest
 
-from compatgate.core.gpu_code import parse_arch, parse_capability
-from compatgate.core.gpu_runs import find_run_mode
+from compatgate.core.gpu_code import find_run_mode, parse_arch, parse_capability
 
 TEGRA = ["5.3", "6.2", "7.2", "8.7", "10.1", "11.0"]
 

@@ -134,5 +134,5 @@ def test_a_finding_names_each_pool_once():
     def said_on(pool: str) -> Finding:
         return BY_ID["CG411"].finding("fail", (pool,), "cuda", None, None, "the same")
 
-    (merged,) = evaluate._merge_pools([said_on("a"), said_on("b"), said_on("a")])
+    (merged,) = evaluate._group_findings([said_on("a"), said_on("b"), said_on("a")])
     assert merged.pools == ("a", "b")

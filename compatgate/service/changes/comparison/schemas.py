@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from compatgate.core.compare.differences import Cause, Change
 from compatgate.core.compare.frontier import DriverFrontier
 from compatgate.core.compare.plan import CauseGroup, OwedRun
-from compatgate.core.compare.ranges import EntryEdit
+from compatgate.core.compare.upgrades import EntryEdit
 from compatgate.core.compare.waves import UpgradeOrder
 from compatgate.core.matrix import EntryStatus
 from compatgate.core.request import Mode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from compatgate.core.solve_question import answer_question
+from compatgate.core.solve import answer_question
 from compatgate.core.stated_text import complete_question
 from compatgate.core.triage import FoundCause, compare_verdict, find_causes
 from compatgate.kit import clock

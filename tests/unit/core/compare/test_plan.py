@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from compatgate.core.compare.differences import Subject
 from compatgate.core.compare.frontier import FactsEvaluator, Placed, find_frontier
 from compatgate.core.compare.plan import Plan, Question, make_plan
-from compatgate.core.compare.ranges import RangeChange, edit_entry
-from compatgate.core.compare.upgrades import resolve_upgrades
+from compatgate.core.compare.upgrades import RangeChange, edit_entry, resolve_upgrades
 from compatgate.core.constraints import parse_constraint
 from compatgate.core.facts import Facts
 from compatgate.core.matrix import Entry, EntryIndex, Matrix, Waiver
