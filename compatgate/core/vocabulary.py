@@ -59,6 +59,10 @@ ALIASES: dict[str, str] = {
 }
 """Other names that mean a component."""
 
+PACKAGE_ALIASES: dict[str, str] = {
+}
+"""Other names that mean a package or a program."""
+
 NOT_ON_INDEX: tuple[str, ...] = (
     "cuda",
     "cudart",

@@ -228,8 +228,9 @@ class Statement(Struct, frozen=True, omit_defaults=True):
     Attributes:
         versions: releases that it concerns (PEP 440).
         compiled: ``install`` where its GPU code is compiled when it is built or installed, ``run``
-            where it compiles for the GPU that it finds, ``nothing`` where it has no GPU code of
-            its own; None where nothing is stated.
+            where it compiles for the GPU that it finds, ``shipped`` where it brings code for all
+            GPUs from ``least_capability`` on, ``nothing`` where it has no GPU code of its own; None
+            where nothing is stated.
         says: quotation about the GPUs, for messages.
         least_capability: lowest compute capability that it runs on.
         last_capability: highest compute capability that it runs on; None where none is named.
@@ -247,10 +248,12 @@ class Statement(Struct, frozen=True, omit_defaults=True):
         toolkits: CUDAs that a channel of conda builds it for, ascending: the solver takes the
             newest that the driver supports.
         systems: systems that it is published for, ``linux`` for WSL; empty where none is stated.
+        brings: parts of a stack that its own installer or image brings, by name: the versions for each
+            CUDA that the project offers, the usual one first.
     """
 
     versions: str
-    compiled: Literal["install", "run", "nothing"] | None
+    compiled: Literal["install", "run", "shipped", "nothing"] | None
     source: Source
     says: str = ""
     least_capability: Pair | None = None
@@ -266,6 +269,7 @@ class Statement(Struct, frozen=True, omit_defaults=True):
     opens: tuple[str, ...] = ()
     toolkits: tuple[Pair, ...] = ()
     systems: tuple[Literal["linux", "windows"], ...] = ()
+    brings: dict[str, tuple[str, ...]] = {}
 
 
 class PackageRecords(Struct, frozen=True):

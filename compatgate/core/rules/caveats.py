@@ -396,12 +396,18 @@ def incomplete(context: RuleContext) -> Answer:
 
 
 def _needs_no_cuda(context: RuleContext) -> bool:
-    """Tell whether nothing of the stack uses CUDA, or nothing of it is known."""
+    """Tell whether nothing of the stack uses CUDA, or nothing of it is known.
+
+    The maker of a program may state the driver that it needs, and not its CUDA.
+    """
     stack, carries = context.stack, context.facts.packages.carries
+    packages = context.packages
+    if packages and all(one.is_judged_by_driver for one in packages):
+        return True
     return (
         (bool(stack.open) and not stack.versions)
         or any(found.without_cuda for found in context.frameworks)
-        or any(carries(package.name) == "driver" for package in context.packages)
+        or any(carries(package.name) == "driver" for package in packages)
     )
 
 

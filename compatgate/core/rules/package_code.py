@@ -305,7 +305,7 @@ def check_package(context: RuleContext, package: GpuPackage, device: Pair) -> Ru
     if package.toolkits:
         return _check_toolkit(context, package, device)
     if package.record is None:
-        return PASS if package.compiled == "run" else NOT_APPLICABLE
+        return PASS if package.compiled in ("run", "shipped") else NOT_APPLICABLE
     if context.facts.packages.carries(package.name) == "libraries":
         return NOT_APPLICABLE  # a library for others says by itself where it cannot be used
     if not package.libraries:
