@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from tables import read_table
 
-LESSONS = read_table(Path(__file__).parent / "lessons.yaml")
+HERE = Path(__file__).parent
+LESSONS = [*read_table(HERE / "lessons.yaml"), *read_table(HERE / "programs_ai.yaml")]
 
 
 def _as_list(value):
