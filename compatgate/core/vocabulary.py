@@ -87,6 +87,9 @@ PACKAGE_ALIASES: dict[str, str] = {
     "faster-whisper-server": "speaches",
     "infinity": "infinity-emb",
     "carla-simulator": "carla",
+    "kohya": "kohya-ss",
+    "real-esrgan-ncnn-vulkan": "realesrgan-ncnn-vulkan",
+    "maniskill": "mani-skill",
 }
 """Other names that mean a package or a program."""
 
