@@ -19,9 +19,8 @@ PROGRAMS = [row for row in DOCUMENT["packages"] if "aliases" in row]
 
 
 def test_the_module_is_what_the_facts_say() -> None:
-    assert Path(str(vocabulary.__file__)).read_text() == vocabulary_source(RECORDS, DOCUMENT["packages"]), (
-        "run make vocabulary"
-    )
+    text = vocabulary_source(RECORDS, DOCUMENT["packages"])
+    assert Path(str(vocabulary.__file__)).read_text() == text, "run make vocabulary"
 
 
 def test_the_file_that_needs_nothing_but_python_knows_the_same_libraries() -> None:

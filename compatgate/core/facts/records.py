@@ -248,8 +248,8 @@ class Statement(Struct, frozen=True, omit_defaults=True):
         toolkits: CUDAs that a channel of conda builds it for, ascending: the solver takes the
             newest that the driver supports.
         systems: systems that it is published for, ``linux`` for WSL; empty where none is stated.
-        brings: parts of a stack that its own installer or image brings, by name: the versions for each
-            CUDA that the project offers, the usual one first.
+        brings: parts of a stack that its own installer or image brings, by name: the versions for
+            each CUDA that the project offers, the usual one first.
     """
 
     versions: str
