@@ -89,6 +89,8 @@ PACKAGE_ALIASES: dict[str, str] = {
     "carla-simulator": "carla",
     "kohya": "kohya-ss",
     "real-esrgan-ncnn-vulkan": "realesrgan-ncnn-vulkan",
+    "nim": "nim-llm",
+    "nvidia-nim": "nim-llm",
     "maniskill": "mani-skill",
 }
 """Other names that mean a package or a program."""
