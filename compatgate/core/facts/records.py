@@ -229,8 +229,8 @@ class Statement(Struct, frozen=True, omit_defaults=True):
         versions: releases that it concerns (PEP 440).
         compiled: ``install`` where its GPU code is compiled when it is built or installed, ``run``
             where it compiles for the GPU that it finds, ``shipped`` where it brings code for all
-            GPUs from ``least_capability`` on, ``nothing`` where it has no GPU code of its own; None
-            where nothing is stated.
+            GPUs from ``least_capability`` to ``last_capability``, ``nothing`` where it has no GPU
+            code of its own; None where nothing is stated.
         says: quotation about the GPUs, for messages.
         least_capability: lowest compute capability that it runs on.
         last_capability: highest compute capability that it runs on; None where none is named.
