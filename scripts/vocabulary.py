@@ -25,6 +25,7 @@ from typing import Any
 _TEXT = {
     "COMPONENTS": "Name, form of version, kind and title, in canonical order.",
     "ALIASES": "Other names that mean a component.",
+    "PACKAGE_ALIASES": "Other names that mean a package or a program.",
     "NOT_ON_INDEX": "Names of components that are other packages, stubs or parts on the index.",
     "CONDA": "Names on channels of conda, where they are not the component's.",
     "LIBRARIES": "File names of libraries up to ``.so``.",
@@ -39,17 +40,20 @@ _TEXT = {
 
 def main() -> int:
     """Write the module, or with ``--check`` compare it."""
-    text = vocabulary_source(read_document("components")["components"])
+    document = read_document("components")
+    text = vocabulary_source(document["components"], document["packages"])
     if "--check" in sys.argv:
         return 0 if MODULE.read_text() == text else 1
     MODULE.write_text(text)
     return 0
 
 
-def vocabulary_source(components: Sequence[Mapping[str, Any]]) -> str:
+def vocabulary_source(
+    components: Sequence[Mapping[str, Any]], packages: Sequence[Mapping[str, Any]]
+) -> str:
     """Return the text of the vocabulary module."""
     return _HEAD + "".join(
-        _assignment(name, value) for name, value in vocabulary_values(components).items()
+        _assignment(name, value) for name, value in vocabulary_values(components, packages).items()
     )
 
 

@@ -185,6 +185,7 @@ def _resolve_package(name: str) -> ComponentMatch:
     if near:
         problem = f"{name!r} is not a component"
         raise BadInput(problem, field=name, value=name, hint=f"did you mean {near}?")
+    text = vocabulary.PACKAGE_ALIASES.get(text, text)
     return ComponentMatch(Component(text, "pep440", "package", text))
 
 

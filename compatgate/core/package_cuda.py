@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from compatgate.core.components import COMPONENTS, sort_components
 from compatgate.core.facts import Facts
 from compatgate.core.request import Os, Pool
-from compatgate.core.stack import Stack
+from compatgate.core.stack import Stack, complete_stack
 from compatgate.core.stack_facts import (
     assume_default_wheels,
     cuda_of_wheel,
     month_of_image,
     reported_cuda,
 )
-from compatgate.core.versions import CudaBuild, format_parts, parse_version, split_tag
+from compatgate.core.versions import CudaBuild, Version, format_parts, parse_version, split_tag
 
 if TYPE_CHECKING:
     from compatgate.core.packages import GpuPackage
@@ -39,6 +40,7 @@ def assume_cuda(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:
     case. Packages for several majors say nothing. The stack has a sentence in ``assumed``; it is
     the same where nothing is assumed.
     """
+    stack = _add_brought_parts(stack, facts)
     found = assume_default_wheels(stack, facts, pools)
     if "cuda" in found.components or any(text.startswith("cuda: ") for text in stack.open):
         return found
@@ -56,7 +58,44 @@ def assume_cuda(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack:
     which = "which" if len(cuda) > 1 else "the oldest of the major that"
     sentence = f"CUDA is assumed to be {format_parts(pair)}, {which} {package} needs"
     components = {"cuda": parse_version("cuda", format_parts(pair)), **stack.components}
-    return structs.replace(stack, components=components, assumed=(sentence,))
+    return structs.replace(stack, components=components, assumed=(*stack.assumed, sentence))
+
+
+def _add_brought_parts(stack: Stack, facts: Facts) -> Stack:
+    """Add the parts that a program's own installer or image brings, and that no one states.
+
+    Of versions for several CUDAs it is the one for the CUDA of the program's label or of the stack,
+    else the usual one. Nothing is added where files say what is there.
+    """
+    if not stack.packages or stack.measured or stack.content is not None:
+        return stack
+    from compatgate.core.package_wheels import covers_release
+
+    parts: dict[str, Version] = {}
+    said: list[str] = []
+    for name, version in stack.packages.items():
+        for one in facts.statements(name):
+            if not one.brings or not covers_release(one, version):
+                continue
+            asked = version.cuda or (cuda.major_minor if (cuda := stack.get("cuda")) else None)
+            for part, texts in one.brings.items():
+                offered = [parse_version(part, text) for text in texts]
+                fitting = [found for found in offered if asked in (None, found.cuda)]
+                chosen = next(iter(fitting if offered[0].cuda else offered), None)
+                if chosen and part not in stack.versions:
+                    parts[part] = chosen
+                    said.append(f"{part} is assumed to be {chosen}, which {name} {version} brings")
+    if not parts:
+        return stack
+    have = stack.versions | parts
+    names = sort_components(have)
+    added = structs.replace(
+        stack,
+        components={name: have[name] for name in names if name in COMPONENTS},
+        packages={name: have[name] for name in names if name not in COMPONENTS},
+        assumed=(*stack.assumed, *said),
+    )
+    return complete_stack(added, facts.frameworks)
 
 
 def _assume_jetpack(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> Stack | None:

@@ -332,7 +332,8 @@ def assume_default_wheels(stack: Stack, facts: Facts, pools: Sequence[Pool]) -> 
         return stack
     newest = parse_version("cuda", format_parts(max(pair for pair, _ in found)))
     said = tuple(sentence for _, sentence in found)
-    return replace(stack, components={"cuda": newest, **stack.components}, assumed=said)
+    components = {"cuda": newest, **stack.components}
+    return replace(stack, components=components, assumed=(*stack.assumed, *said))
 
 
 def _labelled_beside(name: str, stack: Stack) -> tuple[Pair, str] | None:

@@ -59,6 +59,42 @@ ALIASES: dict[str, str] = {
 }
 """Other names that mean a component."""
 
+PACKAGE_ALIASES: dict[str, str] = {
+    "handbrakecli": "handbrake",
+    "handbrake-cli": "handbrake",
+    "obs": "obs-studio",
+    "nvencc64": "nvencc",
+    "rigaya-nvenc": "nvencc",
+    "immich": "immich-machine-learning",
+    "isaacsim": "isaac-sim",
+    "isaaclab": "isaac-lab",
+    "isaacgym": "isaac-gym",
+    "deepstream-sdk": "deepstream",
+    "tei": "text-embeddings-inference",
+    "mistral-rs": "mistralrs",
+    "mistralrs-cuda": "mistralrs",
+    "tabbyml": "tabby",
+    "local-ai": "localai",
+    "tao-toolkit": "nvidia-tao",
+    "aphrodite": "aphrodite-engine",
+    "oobabooga": "text-generation-webui",
+    "textgen-webui": "text-generation-webui",
+    "forge": "stable-diffusion-webui-forge",
+    "sd-webui-forge": "stable-diffusion-webui-forge",
+    "automatic1111": "stable-diffusion-webui",
+    "a1111": "stable-diffusion-webui",
+    "sd-next": "sdnext",
+    "faster-whisper-server": "speaches",
+    "infinity": "infinity-emb",
+    "carla-simulator": "carla",
+    "kohya": "kohya-ss",
+    "real-esrgan-ncnn-vulkan": "realesrgan-ncnn-vulkan",
+    "nim": "nim-llm",
+    "nvidia-nim": "nim-llm",
+    "maniskill": "mani-skill",
+}
+"""Other names that mean a package or a program."""
+
 NOT_ON_INDEX: tuple[str, ...] = (
     "cuda",
     "cudart",

@@ -9,17 +9,18 @@ from vocabulary import vocabulary_source
 
 from compatgate.catalog import load_facts, read_source
 from compatgate.core import vocabulary
-from compatgate.core.components import component_pattern, find_component
+from compatgate.core.components import component_pattern, find_component, resolve_component
 from compatgate.diagnostics import loaded
 from compatgate.errors import BadInput
 
-RECORDS = read_source("components", [])["components"]
+DOCUMENT = read_source("components", [])
+RECORDS = DOCUMENT["components"]
+PROGRAMS = [row for row in DOCUMENT["packages"] if "aliases" in row]
 
 
 def test_the_module_is_what_the_facts_say() -> None:
-    assert Path(str(vocabulary.__file__)).read_text() == vocabulary_source(RECORDS), (
-        "run make vocabulary"
-    )
+    text = vocabulary_source(RECORDS, DOCUMENT["packages"])
+    assert Path(str(vocabulary.__file__)).read_text() == text, "run make vocabulary"
 
 
 def test_the_file_that_needs_nothing_but_python_knows_the_same_libraries() -> None:
@@ -33,6 +34,12 @@ def test_every_name_of_a_component_is_resolved_to_it(record: dict[str, list[str]
         resolved = find_component(str(name))
         assert resolved, name
         assert resolved.component.name == record["name"]
+
+
+@pytest.mark.parametrize("record", PROGRAMS, ids=lambda record: str(record["name"]))
+def test_every_name_of_a_program_is_resolved_to_it(record: dict[str, list[str]]) -> None:
+    for name in (record["name"], *record["aliases"]):
+        assert resolve_component(str(name)).component.name == record["name"]
 
 
 def test_a_quick_look_misses_no_name_but_short_ones() -> None:

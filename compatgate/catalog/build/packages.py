@@ -140,11 +140,14 @@ def _toolkits(component: str, major: str, document: Record) -> dict[str, tuple[P
     return {version: tuple(sorted(pairs)) for version, pairs in toolkits.items()}
 
 
-def vocabulary_values(components: Sequence[Record]) -> dict[str, Any]:
+def vocabulary_values(
+    components: Sequence[Record], packages: Sequence[Record] = ()
+) -> dict[str, Any]:
     """Return the values of the vocabulary module by variable name."""
     return {
         "COMPONENTS": tuple((c["name"], c["versions"], c["kind"], c["title"]) for c in components),
         "ALIASES": _name_map(components, "aliases"),
+        "PACKAGE_ALIASES": _name_map(packages, "aliases"),
         "NOT_ON_INDEX": tuple(n for c in components for n in c.get("not_on_index", ())),
         "CONDA": _name_map(components, "conda"),
         "LIBRARIES": _name_map(components, "libraries"),
@@ -164,7 +167,7 @@ def vocabulary_values(components: Sequence[Record]) -> dict[str, Any]:
 def check_vocabulary(components: Sequence[Record]) -> None:
     """Refuse components that differ from those of this program."""
     for name, value in vocabulary_values(components).items():
-        if getattr(vocabulary, name) != value:
+        if name != "PACKAGE_ALIASES" and getattr(vocabulary, name) != value:
             raise BadInput(
                 "the list of components differs from the list in this program",
                 field="components",

@@ -222,6 +222,9 @@ class Statement(Struct, frozen=True, omit_defaults=True):
     toolkits: tuple[Pair, ...] = ()
     # systems that it is published for, ``linux`` for WSL; empty where none is stated
     systems: tuple[Literal["linux", "windows"], ...] = ()
+    # parts of a stack that its own installer or image brings, by name: the versions for each CUDA
+    # that the project offers, the usual one first
+    brings: dict[str, tuple[str, ...]] = {}
 
 
 class PackageRecords(Struct, frozen=True):

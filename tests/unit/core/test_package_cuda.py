@@ -19,14 +19,14 @@ def wheel(*needs, opens=(), ptx_cuda=None, requires=()):
 def assume(facts, stack_of, pool_of, monkeypatch):
     """Return the CUDA that is assumed for a stack, beside one wheel or statement."""
 
-    def assumed(text, record=None, **stated):
+    def assumed(text, record=None, part="cuda", **stated):
         said = (Statement(">=1", None, Source("setup.py", None), **stated),) if stated else ()
         monkeypatch.setattr(facts, "records", lambda name: (record,) if record else ())
         monkeypatch.setattr(facts, "statements", lambda name: said if name == "fast" else ())
         monkeypatch.setattr(facts, "memory", {})
         stack = assume_cuda(stack_of(text), facts, [pool_of("driver=580.65.06,gpu=T4")])
-        cuda = stack.get("cuda")
-        return cuda.text if cuda else None
+        found = stack.get(part)
+        return found.text if found else None
 
     return assumed
 
@@ -103,3 +103,29 @@ def test_of_libraries_for_each_cuda_the_newest_that_runs_on_the_gpu_tells_it(ass
         assume("fast=1.5", Record("fast", "1.5", file, libraries=made, alternatives=(group,)))
         == cuda
     )
+
+
+@pytest.mark.parametrize(
+    ("stack", "torch"),
+    [
+        ("fast=1.5", "2.9.1+cu128"),
+        ("fast=1.5,cuda=12.6", "2.9.1+cu126"),
+        ("fast=1.5+cu126", "2.9.1+cu126"),
+        ("fast=1.5,cuda=11.8", None),  # the project offers none
+        ("fast=1.5,torch=2.4.1", "2.4.1"),
+        ("fast=0.5", None),
+    ],
+)
+def test_the_parts_that_a_program_brings_are_those_for_the_cuda_that_is_stated(
+    assume, stack, torch
+):
+    brings = {"torch": ("2.9.1+cu128", "2.9.1+cu126")}
+    assert assume(stack, part="torch", brings=brings) == torch
+
+
+@pytest.mark.parametrize(
+    ("part", "found"), [("cuda", "12.2"), ("ctranslate2", "4.4.0"), ("torch", None)]
+)
+def test_a_program_may_bring_its_cuda_and_packages(assume, part, found):
+    brings = {"cuda": ("12.2",), "ctranslate2": ("4.4.0",)}
+    assert assume("fast=1.5", part=part, brings=brings) == found
