@@ -94,8 +94,6 @@ class _Attempt(NamedTuple):
 
 
 class _Locking:
-    """Locks one project."""
-
     def __init__(self, args: argparse.Namespace, decider: Decider) -> None:
         self._args = args
         self._decider = decider
@@ -189,7 +187,6 @@ class _Locking:
         return _Attempt(status, self._uv.revise(pins, bad))
 
     def _judge(self, lock: bytes) -> list[Json]:
-        """Return the verdicts on a lock, as ``compatgate check --lock`` gives them."""
         with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
             path = os.path.join(folder, LOCK_NAME)
             Path(path).write_bytes(lock)

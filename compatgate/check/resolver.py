@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,9 @@ def read_project(path: str, facts: Facts, environment: dict[str, str]) -> Projec
     names: dict[str, str] = {}
     notes: list[str] = []
     for asked in stated:
-        if not _applies(asked, environment):
-            continue
+        with suppress(UndefinedEnvironmentName):
+            if asked.marker and not asked.marker.evaluate(environment):
+                continue
         part = canonical_key(asked.name)
         known = part in facts.frameworks or part in facts.recorded
         if not known and facts.packages.carries(part) not in _GPU_CONTENT:
@@ -102,7 +104,6 @@ def read_project(path: str, facts: Facts, environment: dict[str, str]) -> Projec
 
 
 def _read_text(file: Path) -> str:
-    """Read a project's file."""
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -145,13 +146,6 @@ def _read_requirement(text: str, path: str) -> Requirement:
     except InvalidRequirement as error:
         what = f"{text!r} is not a requirement: {quote_error(error)}"
         raise BadInput(what, field="--in", value=path, hint="for example torch>=2.6") from None
-
-
-def _applies(asked: Requirement, environment: dict[str, str]) -> bool:
-    try:
-        return asked.marker is None or asked.marker.evaluate(environment)
-    except UndefinedEnvironmentName:
-        return True
 
 
 class Pins(Struct, frozen=True):
@@ -312,12 +306,14 @@ class UvProject:
                 companion = here / "pyproject.toml"
                 companion.write_text(pins.companion())
                 sources.append(str(companion))
-            command = [find_uv(), "pip", "compile", *sources, "-c", str(constraints)]
-            command += ["--overrides", self._args.overrides] if self._args.overrides else []
-            command += ["--python-version", python]
-            command += ["--python-platform", _PLATFORMS[self._platform]]
-            command += ["--format", "pylock.toml", "-o", str(lock), "--no-header", "--no-progress"]
-            command += ["--color", "never", "--quiet", *self._args.options]
+            overrides = self._args.overrides
+            command = [
+                *(find_uv(), "pip", "compile", *sources, "-c", str(constraints)),
+                *(("--overrides", overrides) if overrides else ()),
+                *("--python-version", python, "--python-platform", _PLATFORMS[self._platform]),
+                *("--format", "pylock.toml", "-o", str(lock), "--no-header", "--no-progress"),
+                *("--color", "never", "--quiet", *self._args.options),
+            ]
             try:
                 done = subprocess.run(  # noqa: S603 - a fixed program, without a shell
                     command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False

@@ -44,10 +44,9 @@ _PART = re.compile(rb"libcudnn_[a-z_]+\.so")
 
 
 class MappedFile(NamedTuple):
-    """A file whose code is mapped into a process.
+    """A file whose code is mapped into a process, and the address range of its first mapping.
 
-    Attributes:
-        span: address range of the first mapping, its name under ``/proc/PID/map_files``.
+    The range is its name under ``/proc/PID/map_files``.
     """
 
     path: str
@@ -120,13 +119,12 @@ def mapped_files(text: str) -> list[MappedFile]:
             spans.setdefault(fields[5], fields[0])
             if "x" in fields[1]:
                 executable[fields[5]] = None
-    return [_mapped_file(name, spans[name]) for name in executable]
-
-
-def _mapped_file(name: str, span: str) -> MappedFile:
-    deleted = name.endswith(" (deleted)")
-    path = name[: -len(" (deleted)")] if deleted else name
-    return MappedFile(path.replace("\\012", "\n"), span, deleted)
+    mapped = []
+    for name in executable:
+        deleted = name.endswith(" (deleted)")
+        path = name[: -len(" (deleted)")] if deleted else name
+        mapped.append(MappedFile(path.replace("\\012", "\n"), spans[name], deleted))
+    return mapped
 
 
 def libraries_of(files: Iterable[MappedFile]) -> list[Library]:

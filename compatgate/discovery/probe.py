@@ -112,8 +112,13 @@ def probe_machine(facts: Facts, *, python: str | None = None, root: str = "/") -
 def probe_gpus(notes: list[str]) -> tuple[Report | None, KernelDriver | None]:
     """Return this machine's GPUs and kernel driver; add notes on missing answers."""
     report = read_nvml() or _run_nvidia_smi(notes)
-    if report:
-        report = replace(report, os=_system(report))
+    try:
+        with open("/proc/version", encoding="utf-8", errors="replace") as file:
+            system = "wsl" if "microsoft" in file.read().lower() else ""
+    except OSError:
+        system = "windows" if os.name == "nt" else ""
+    if report and system:
+        report = replace(report, os=system)
     return report, read_kernel_driver()
 
 
@@ -164,14 +169,6 @@ def driver_observations(report: Report | None, kernel: KernelDriver | None) -> l
     if report and report.cuda:
         found.append(Observation(DRIVER_CUDA, report.cuda, f"nvidia-smi ({report.form})"))
     return found
-
-
-def _system(report: Report) -> str:
-    try:
-        with open("/proc/version", encoding="utf-8", errors="replace") as file:
-            return "wsl" if "microsoft" in file.read().lower() else report.os
-    except OSError:
-        return "windows" if os.name == "nt" else report.os
 
 
 def _cpu() -> str:

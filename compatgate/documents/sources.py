@@ -21,11 +21,7 @@ MAX_FILE_SIZE = 256 * 1024 * 1024
 
 
 class Source(Struct, frozen=True):
-    """A text, and its name in messages.
-
-    Attributes:
-        most_values: values that the text may hold, keys and brackets included; None: any number.
-    """
+    """A text, its name in messages, and how many values and brackets it may hold, if bounded."""
 
     file: str
     text: str

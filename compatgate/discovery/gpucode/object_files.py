@@ -210,10 +210,7 @@ class PeFile(Struct, frozen=True):
 
     def part_at(self, address: int) -> PePart | None:
         """Return the section that contains the byte at an address."""
-        for part in self.parts:
-            if part.address <= address < part.address + part.end - part.start:
-                return part
-        return None
+        return next((p for p in self.parts if 0 <= address - p.address < p.end - p.start), None)
 
     def tables(self) -> list[tuple[int, int]]:
         """Return the places of symbol tables in the file, each to the end of its section.
@@ -230,14 +227,13 @@ class PeFile(Struct, frozen=True):
 
     def sections(self, base: int) -> list[Section]:
         """Return the sections as those of an ELF file, ascending."""
-        ordered = sorted(self.parts, key=lambda part: part.start)
         return [
             Section(_GPU_SECTIONS.get(p.name, p.name), base + p.start, base + p.end)
-            for p in ordered
+            for p in sorted(self.parts, key=lambda part: part.start)
         ]
 
 
-def read_pe_file(source: Source, size: int | None = None) -> PeFile:
+def read_pe_file(source: Source, size: int | None) -> PeFile:
     """Read the headers of the PE file at the source's position; keep the position."""
     base = source.position
     file = parse_pe_file(source.peek(LARGEST_PE_HEADERS)[:size], source.name, base)
@@ -281,12 +277,11 @@ def _parse_pe(head: bytes, name: str, base: int) -> PeFile:
     known = struct.unpack_from("<I", head, directories - 4)[0]
     known = min(known, max(place + optional - directories, 0) // 8)
     exports, imports = struct.unpack_from("<I4xI", head, directories)
-    parts = [_pe_part(head, place + optional + n * _PE_SECTION.size) for n in range(count)]
+    parts = []
+    for number in range(count):
+        place = start + 24 + optional + number * _PE_SECTION.size
+        label, virtual, address, raw, first = _PE_SECTION.unpack_from(head, place)
+        last = first + (min(virtual, raw) if virtual else raw)
+        parts.append(PePart(label.rstrip(b"\0").decode("latin-1"), address, first, last))
     wide = magic == _PE32_PLUS
     return PeFile(wide, exports if known > 0 else 0, imports if known > 1 else 0, tuple(parts))
-
-
-def _pe_part(head: bytes, place: int) -> PePart:
-    name, virtual, address, raw, start = _PE_SECTION.unpack_from(head, place)
-    size = min(virtual, raw) if virtual else raw
-    return PePart(name.rstrip(b"\0").decode("latin-1"), address, start, start + size)

@@ -220,7 +220,6 @@ class ReadingCache:
 
     @cached_property
     def _common(self) -> dict[str, Any]:
-        """Return everything that determines a reading, except its digest and needs."""
         return {
             "version": version(),
             "platform": str(self._platform),

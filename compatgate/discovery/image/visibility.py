@@ -174,7 +174,6 @@ class Visibility:
 
 
 def _folders(path: str) -> Iterator[str]:
-    """Yield the folders above a path, and the root."""
     at = path.rfind("/")
     while at > 0:
         yield path[:at]

@@ -145,8 +145,15 @@ class Markers:
     def _evaluate(self, text: str) -> bool | None:
         if "variant_" in text:
             return None  # PEP 817's markers are decided when the wheel is chosen
+
+        def settle(operator: str, name: str) -> str:
+            return _TRUE if (name in self._extras) == (operator == "==") else _FALSE
+
+        # Comparisons of extras are decided here, since `packaging` supports a single extra.
+        settled = _EXTRA.sub(lambda m: settle(m[1], m[3]), text[:_LONGEST_MARKER])
+        settled = _EXTRA_RIGHT.sub(lambda m: settle(m[3], m[2]), settled)
         try:
-            parsed = Marker(self._settle_extras(text[:_LONGEST_MARKER]))
+            parsed = Marker(settled)
             answers = {parsed.evaluate(e, context="lock_file") for e in self._environments}
         except (UndefinedComparison, UndefinedEnvironmentName):
             return None
@@ -154,15 +161,6 @@ class Markers:
             problem = f"{text[:200]!r} is not an environment marker"
             raise BadInput(problem, field=self._file, value=text[:200]) from None
         return answers.pop() if len(answers) == 1 else None
-
-    def _settle_extras(self, text: str) -> str:
-        """Decide comparisons of extras, since `packaging` supports a single extra."""
-
-        def decided(operator: str, name: str) -> str:
-            return _TRUE if (name in self._extras) == (operator == "==") else _FALSE
-
-        text = _EXTRA.sub(lambda m: decided(m[1], m[3]), text)
-        return _EXTRA_RIGHT.sub(lambda m: decided(m[3], m[2]), text)
 
 
 def find_python_conflict(

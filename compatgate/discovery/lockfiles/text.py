@@ -46,7 +46,7 @@ def decode_text(data: bytes, name: str, largest: int = LARGEST_FILE) -> str:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:
-        raise BadInput("is not text", field=name, hint="name a lockfile") from None
+        text = "\0"
     if "\0" in text:
         raise BadInput("is not text", field=name, hint="name a lockfile")
     if not text.strip():
@@ -170,7 +170,6 @@ def read_table_lock(
     requires: Callable[[Table, str], str],
     packages: Callable[[TableLock], Iterable[ListedPackage | None]],
     conflicts: Callable[[TableLock], tuple[Conflict, ...]] = lambda _: (),
-    index: Callable[[TableLock], str] = lambda _: "",
     groups: str = "",
 ) -> LockContents:
     """Return the packages of a lock, by the functions in which its format differs from others.
@@ -180,7 +179,6 @@ def read_table_lock(
         requires: the constraint on Python that a document states.
         packages: the packages of a lock; None for those that the platform leaves out.
         conflicts: contradictions with the target, besides its Python.
-        index: the index that packages without one are asked of; empty for the installer's own.
         groups: key of the document's list of groups that are always installed.
     """
     document = load(file, platform)
@@ -190,7 +188,7 @@ def read_table_lock(
     lock = TableLock(document, file.name, markers)
     found = tuple(package for package in packages(lock) if package is not None)
     against = find_python_conflict(markers, file.name, platform, python) + conflicts(lock)
-    return LockContents(found, conflicts=against, asked=(index(lock),))
+    return LockContents(found, conflicts=against)
 
 
 def list_texts(value: Any) -> list[str]:

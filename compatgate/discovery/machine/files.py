@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -84,12 +85,23 @@ def observe_files(root: Root, notes: list[str]) -> Iterator[Observation]:
         yield Observation("kernel-modules", flavour, PROC)
     elif nouveau and not root.has(f"{_MODULES}/nvidia"):
         yield Observation("kernel-modules", "nouveau", f"{_MODULES}/nouveau")
-    yield from _texts(root)
+    if kernel := root.read(OS_KERNEL, 256):
+        yield Observation("kernel", kernel, OS_KERNEL)
+    if match := _EFA.search(root.read(EFA_INSTALLER)):
+        yield Observation("efa", match[1], EFA_INSTALLER, "metadata")
+    if match := _MODE.search(root.read(RUNTIME_CONFIG)):  # "auto" is decided for each container
+        yield Observation("container-mode", match[1], RUNTIME_CONFIG, "metadata")
+    ofed = f"{_MODULES}/mlx5_core/version"  # the kernel's own module has no such version
+    if _OFED.fullmatch(version := root.read(ofed, 256)):
+        yield Observation("ofed", version, ofed)
     yield from _distribution(root, notes)
     data = root.read_bytes(SECURE_BOOT, 16)
     if len(data) == 5 and data[4] in (0, 1):
         yield Observation("secure-boot", "on" if data[4] else "off", SECURE_BOOT)
-    yield from _peer_memory(root)
+    # without a loaded peer-memory module, dma-buf may still do its work
+    modules = (f"{_MODULES}/{module}" for module in _PEER_MODULES)
+    if module := next(filter(root.has, modules), None):
+        yield Observation("peer-memory", "nvidia-peermem", module)
     texts = [root.read(f"{GPUS}/{bus}/information", 4096) for bus in root.list(GPUS)]
     found = {match[1] for text in texts if (match := _VIDEO_BIOS.search(text))}
     if len(found) == 1:
@@ -111,19 +123,6 @@ def read_machine_texts(root: Root) -> MachineTexts:
     }
 
 
-def _texts(root: Root) -> Iterator[Observation]:
-    """Yield the versions that a file holds as such."""
-    if kernel := root.read(OS_KERNEL, 256):
-        yield Observation("kernel", kernel, OS_KERNEL)
-    if match := _EFA.search(root.read(EFA_INSTALLER)):
-        yield Observation("efa", match[1], EFA_INSTALLER, "metadata")
-    if match := _MODE.search(root.read(RUNTIME_CONFIG)):  # "auto" is decided for each container
-        yield Observation("container-mode", match[1], RUNTIME_CONFIG, "metadata")
-    ofed = f"{_MODULES}/mlx5_core/version"  # the kernel's own module has no such version
-    if _OFED.fullmatch(version := root.read(ofed, 256)):
-        yield Observation("ofed", version, ofed)
-
-
 def is_container(root: Root) -> bool:
     """Return whether the files below a root are of a container, not of the node."""
     return any(root.has(sign) for sign in _CONTAINER_SIGNS)
@@ -134,30 +133,15 @@ def _distribution(root: Root, notes: list[str]) -> Iterator[Observation]:
         notes.append("this is a container: its distribution and packages are not the node's")
         return
     for path in OS_RELEASE:
-        stated = dict(_assignments(root.read(path)))
-        if name := stated.get("ID"):
-            text = "-".join(filter(None, (name, stated.get("VERSION_ID"))))
+        stated: dict[str, str] = {}
+        for line in root.read(path).splitlines():
+            name, equals, value = line.partition("=")
+            with suppress(ValueError):  # variables are written as in a shell
+                words = shlex.split(value) if equals else []
+                stated |= {name.strip(): words[0]} if len(words) == 1 else {}
+        if stated.get("ID"):
+            text = "-".join(filter(None, (stated["ID"], stated.get("VERSION_ID"))))
             yield Observation("distribution", text, path, "metadata")
-            return
-
-
-def _assignments(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the variables of ``os-release``, which are written as in a shell."""
-    for line in text.splitlines():
-        name, equals, value = line.partition("=")
-        try:
-            words = shlex.split(value) if equals else []
-        except ValueError:
-            continue
-        if len(words) == 1:
-            yield name.strip(), words[0]
-
-
-def _peer_memory(root: Root) -> Iterator[Observation]:
-    """Yield a loaded peer-memory module; without one, dma-buf may still do its work."""
-    for module in _PEER_MODULES:
-        if root.has(f"{_MODULES}/{module}"):
-            yield Observation("peer-memory", "nvidia-peermem", f"{_MODULES}/{module}")
             return
 
 
@@ -198,20 +182,15 @@ def _acs(root: Root) -> Iterator[Observation]:
         config = root.read_bytes(f"{_PCI}/{device}/config", 4096)
         if len(config) < 4096 and len(config) != 256:
             return  # cut short: not root
-        controls.append(_acs_control(config))
-    if any(control is not None for control in controls):
-        on = any(control is not None and control & _REDIRECTS for control in controls)
+        at = _FIRST_EXTENDED
+        for _ in range(64):  # the list of capabilities, to the ACS control register
+            if not _FIRST_EXTENDED <= at <= len(config) - 8:
+                break
+            head = int.from_bytes(config[at : at + 4], "little")
+            if head & 0xFFFF == _ACS_ID:
+                controls.append(int.from_bytes(config[at + 6 : at + 8], "little"))
+                break
+            at = head >> 20
+    if controls:
+        on = any(control & _REDIRECTS for control in controls)
         yield Observation("acs", "on" if on else "off", f"{_PCI}/*/config")
-
-
-def _acs_control(config: bytes) -> int | None:
-    """Return the ACS control register of a bridge; None: it has none."""
-    at = _FIRST_EXTENDED
-    for _ in range(64):
-        if not _FIRST_EXTENDED <= at <= len(config) - 8:
-            return None
-        head = int.from_bytes(config[at : at + 4], "little")
-        if head & 0xFFFF == _ACS_ID:
-            return int.from_bytes(config[at + 6 : at + 8], "little")
-        at = head >> 20
-    return None

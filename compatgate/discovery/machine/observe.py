@@ -83,24 +83,17 @@ def observe_machine(
     valid = [one for one in seen if keep_valid({one.component: one.version})]
     notes += [f"{o.component} {o.version!r} of {o.origin} is no value of it" for o in seen
               if o not in valid]  # fmt: skip
-    notes += _disagreements(valid)
-    stated = {one.component: one.version for one in reversed(valid)}
-    platform = recognise_platform(read_machine_texts(place), gpus, facts)
-    return ObservedMachine(keep_valid(stated), platform, tuple(valid), tuple(notes))
-
-
-def _disagreements(seen: Iterable[Observation]) -> list[str]:
-    """Return a sentence for each part of which two witnesses report different versions."""
     first: dict[str, Observation] = {}
-    sentences = []
-    for one in seen:
-        other = first.setdefault(one.component, one)
-        if other.version != one.version:
-            sentences.append(
-                f"{other.origin} says {one.component} {other.version}, {one.origin} "
+    for one in valid:
+        best = first.setdefault(one.component, one)
+        if best.version != one.version:
+            notes.append(
+                f"{best.origin} says {one.component} {best.version}, {one.origin} "
                 f"{one.version}: the first decides"
             )
-    return sentences
+    stated = {name: one.version for name, one in first.items()}
+    platform = recognise_platform(read_machine_texts(place), gpus, facts)
+    return ObservedMachine(keep_valid(stated), platform, tuple(valid), tuple(notes))
 
 
 def run_program(arguments: Sequence[str]) -> str | None:

@@ -46,7 +46,7 @@ def parse_nvidia_smi(text: str, *, origin: str = "nvidia-smi") -> Report:
         raise _nothing_found(text, origin, reports)
     joined = Report.joined(reports)
     node = {**joined.node, **find_host_parts(text)}
-    return replace(joined, node=node, host=joined.host or vgpus.is_host(text))
+    return replace(joined, node=node, host=joined.host or bool(vgpus.PROCESS.search(text)))
 
 
 def _nothing_found(text: str, origin: str, reports: list[Report]) -> CompatgateError:

@@ -121,26 +121,23 @@ class Document(Struct, frozen=True, rename="camel"):
 
 
 def _read_spdx(text: str, name: str) -> Bill:
-    """Return every package that may be a component."""
     body = read_json(text, name)
     packages = list_objects(body.get("packages"), "packages", f"{name}: packages")
     document = convert(body, Document, "SPDX", name)
     if not _SPDX_VERSION.fullmatch(document.spdx_version):
         problem = f"is of version {document.spdx_version[:40]!r}"
         raise BadInput(problem, field=f"{name}: spdxVersion", hint="write SPDX 2.3")
-    parts = tuple(
-        _spdx_part(package, name)
-        for package in packages
-        if component_filter(package.get("name"), str(package.get("externalRefs")))
-    )
-    return Bill(document.spdx_version.replace("-", " "), parts, bool(packages))
-
-
-def _spdx_part(body: dict[str, Any], name: str) -> Part:
-    package = convert(body, Package, "SPDX", name)
-    rows = (row for row in package.external_refs or () if row.get("referenceType") == "purl")
-    purl = next((convert(row.get("referenceLocator"), str, "SPDX", name) for row in rows), "")
-    return Part(package.id, package.name, package.version_info or "", purl)
+    parts: list[Part] = []
+    for row in packages:
+        if component_filter(row.get("name"), str(row.get("externalRefs"))):
+            package = convert(row, Package, "SPDX", name)
+            purls = (
+                one for one in package.external_refs or () if one.get("referenceType") == "purl"
+            )
+            locator: Any = next((one.get("referenceLocator") for one in purls), "")
+            purl = convert(locator, str, "SPDX", name)
+            parts.append(Part(package.id, package.name, package.version_info or "", purl))
+    return Bill(document.spdx_version.replace("-", " "), tuple(parts), bool(packages))
 
 
 SPDX = Reader(in_json(_SPDX_JSON), _read_spdx)

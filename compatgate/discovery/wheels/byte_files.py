@@ -63,7 +63,6 @@ class SeekableFile(RawIOBase):
         """Announce that the bytes up to ``end`` will be read in order."""
 
     def _count(self, size: int) -> int:
-        """Return how many bytes a read of ``size`` gives."""
         count = max(min(self.size if size < 0 else size, self.size - self.position), 0)
         if count > LARGEST_READ:
             raise ValueError(f"a read of {count} bytes is too large (max {LARGEST_READ})")
@@ -204,8 +203,7 @@ class RangeFile(SeekableFile):
         self._cache = (0, b"")
         self._memory: BytesIO | None = None
         self.size = -1 if size is None else size
-        response = self._open("bytes=0-0")
-        with response:
+        with self._open("bytes=0-0") as response:
             said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
             if response.status == 206 and said and response.read(2):
                 self._sized(int(said[3]))
@@ -223,23 +221,19 @@ class RangeFile(SeekableFile):
         """Return bytes from the position on, fewer at the end."""
         count = self._count(size)
         parts = bytearray()
-        while len(parts) < count:
-            parts += self._some(count - len(parts))
+        while (left := count - len(parts)) > 0:
+            start, cached = self._cache
+            if not start <= self.position < start + len(cached):
+                self._cache = start, cached = self.position, self._fetched(left)
+            data = cached[self.position - start :][:left]
+            self.position += len(data)
+            parts += data
         return bytes(parts)
 
     def close(self) -> None:
         """Close the connection."""
         self._hang_up()
         super().close()
-
-    def _some(self, count: int) -> bytes:
-        """Return at least one byte from the position on."""
-        start, cached = self._cache
-        if not start <= self.position < start + len(cached):
-            self._cache = start, cached = self.position, self._fetched(count)
-        data = cached[self.position - start :][:count]
-        self.position += len(data)
-        return data
 
     def _fetched(self, count: int) -> bytes:
         """Return bytes from the server, with new connections after a break."""
@@ -271,7 +265,6 @@ class RangeFile(SeekableFile):
                 time.sleep(min(pause, self._transport.deadline.left))
 
     def _reach(self, count: int) -> None:
-        """Connect at the position, or skip bytes up to it."""
         gap = self.position - self._at
         if self._response and 0 <= gap <= _LONGEST_GAP and self.position < self._stop:
             while gap and (data := self._response.read(min(gap, CHUNK))):
@@ -280,11 +273,8 @@ class RangeFile(SeekableFile):
             if not gap:
                 return
         self._hang_up()
-        end = max(self._planned, self.position + max(count, _WINDOW))
-        self._ask(self.position, min(end, self.size))
-
-    def _ask(self, start: int, end: int) -> None:
-        """Request bytes, and check the range in the server's answer."""
+        start = self.position
+        end = min(max(self._planned, start + max(count, _WINDOW)), self.size)
         response = self._open(f"bytes={start}-{end - 1}")
         said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if response.status != 206 or not said:
@@ -332,14 +322,14 @@ class RangeFile(SeekableFile):
             response = self._transport.open(self._url, {**self._headers, "Range": wanted})
         except CompatgateError as error:
             raise self._said(error) from None
+        identity = response.headers.get("Content-Encoding", "identity") == "identity"
+        if response.status in (200, 206) and identity:
+            return response
+        response.close()
         if response.status in (200, 206):
-            if response.headers.get("Content-Encoding", "identity") == "identity":
-                return response
-            response.close()
             raise self._damaged(
                 "the server compressed the file although the request did not allow compression"
             )
-        response.close()
         if response.status in (404, 410):
             raise NotFound("the server does not have this file", field=self.label)
         what = f"the server answers with status {response.status}"

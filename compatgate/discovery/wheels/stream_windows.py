@@ -37,10 +37,7 @@ class _WindowPlan(Struct, frozen=True):
 
 
 def _plan_pe(head: bytes) -> _WindowPlan:
-    """Find the place of a PE file's tables in its headers.
-
-    The headers are kept too.
-    """
+    """Find the place of a PE file's tables in its headers, which are kept too."""
     least, tail = min(_LEAST_HEAD, HEAD), min(_LEAST_TAIL, TAIL)
     try:
         places = object_files.parse_pe_file(head, "").tables()

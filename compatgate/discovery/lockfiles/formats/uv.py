@@ -70,7 +70,12 @@ class _Graph:
             self._by_name.setdefault(name, []).append(node)
         members = set(list_texts(self._manifest.get("members")))
         self._members = [node for node, name in enumerate(self._names) if name in members]
-        own = [n for n, package in enumerate(self.packages) if _is_root(package.get("source"))]
+        sources = [package.get("source") for package in self.packages]
+        own = [
+            node
+            for node, source in enumerate(sources)
+            if isinstance(source, dict) and any(source.get(key) == "." for key in _ROOT_SOURCES)
+        ]
         self._roots = own or self._members
         self.conflicts = find_python_conflict(self._markers("", ""), file, platform, self._requires)
 
@@ -211,7 +216,3 @@ class _Graph:
             extras={*encoded, name} if kind == "extra" else encoded,
             groups={name} if kind == "group" else (),
         )
-
-
-def _is_root(source: object) -> bool:
-    return isinstance(source, dict) and any(source.get(key) == "." for key in _ROOT_SOURCES)
