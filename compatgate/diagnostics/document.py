@@ -196,10 +196,7 @@ _DRIVER = re.compile(r"\d{3,4}\.\d+(?:\.\d+)?")
 
 
 class UserDriver(Struct, frozen=True):
-    """Consequences of the loaded libcuda for the stack.
-
-    The forward-compatibility package is None when the host's libcuda is loaded.
-    """
+    """What the loaded libcuda means for the stack: a compatibility package, or conflicts."""
 
     compat: Observation | None = None
     conflicts: tuple[Conflict, ...] = ()

@@ -55,16 +55,11 @@ class MappedFile(NamedTuple):
 
 
 class Library(NamedTuple):
-    """A loaded CUDA library.
+    """A loaded CUDA library of a component: ``cuda``, ``cudnn``, ``nccl``, ..., ``driver-cuda``.
 
-    Attributes:
-        component: ``cuda``, ``cudnn``, ``nccl``, ``cublas``, ``tensorrt`` or ``driver-cuda``.
-        name_version: full version in the file name (``12.4.127``); for libcuda the version of its
-            driver. None if the name states at most the major version.
-        major: major version in the file name; None without a number.
-        reported: version that the library reported; None if it was not asked or did not answer.
-        asked: function that answered, or why the library was not asked.
-        built_for: CUDA that the library was built for (only cuDNN reports it).
+    ``name_version`` is the full version in the file name (``12.4.127``), for libcuda that of its
+    driver. ``reported`` is what the library reported, if it was asked and answered; ``asked`` the
+    function, or why not. Only cuDNN reports the CUDA that it was ``built_for``.
     """
 
     component: str

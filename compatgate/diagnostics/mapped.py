@@ -41,10 +41,7 @@ _MAX_LINKS = 40
 
 
 class Files:
-    """The file system of a process.
-
-    ``root`` is the process's root directory, ``/proc/17/root``; empty for this process.
-    """
+    """The file system of a process, below ``/proc/17/root``; ``root`` is empty for this process."""
 
     def __init__(self, root: str = "") -> None:
         self.root = root

@@ -150,13 +150,8 @@ def split_package(text: str) -> tuple[str, str] | None:
 def tidy_version(component: str, text: str, package: str = "") -> str | None:
     """Return a version without the distribution's additions; None when the component has none.
 
-    Args:
-        text: ``12.4.127-1``, ``"12.4.1-1"``, ``8.9.6.50-1+cuda11.8``, ``13.0.2.006``,
-            ``8.2.1.8+cuda11.4.2.006``.
-        package: name of the package; ``libcudnn9-cuda-12`` names the CUDA of the build.
-
-    Returns:
-        ``12.4.127``, ``12.4.1``, ``8.9.6.50+cu118``, ``13.0.2``, ``8.2.1.8+cu114``.
+    Of ``12.4.127-1`` 12.4.127, of ``8.9.6.50-1+cuda11.8`` 8.9.6.50+cu118, of ``13.0.2.006`` 13.0.2;
+    a package like ``libcudnn9-cuda-12`` names the CUDA of the build.
     """
     whole = _EPOCH.sub("", text.strip().strip("\"'"))
     if not is_framework(component):

@@ -294,10 +294,7 @@ def _check_day(text: str) -> date:
 def _check_value(
     raw: RawDocument, path: FieldPath, value: Any, read: Callable[[str], object]
 ) -> Mistakes:
-    """Yield a reader's error about a text, or a number that quotes would not mend.
-
-    The schema reports other types.
-    """
+    """Yield a reader's error about a text, or a number that quotes would not mend."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return
     try:

@@ -45,10 +45,7 @@ class FileEdit(Struct, frozen=True):
 
 
 def edit_file(source: Source, wanted: Mapping[tuple[str, str], Document], gpus: Gpus) -> FileEdit:
-    """Return a file with the wanted documents instead of its own.
-
-    Documents of the file that are not wanted are removed.
-    """
+    """Return a file with the wanted documents instead of its own, which are removed."""
     known = _read(source, gpus)
     if all(wanted.get(key_of(document)) == document for document in known):
         return FileEdit(source.text, tuple(map(key_of, known)))

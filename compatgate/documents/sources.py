@@ -29,10 +29,7 @@ class Source(Struct, frozen=True):
 
 
 def read_paths(paths: Iterable[str | Path]) -> list[Source]:
-    """Read files; a folder stands for every ``.yaml``, ``.yml`` and ``.json`` file below it.
-
-    ``-`` is standard input.
-    """
+    """Read files, all YAML and JSON files below folders, and standard input (``-``)."""
     sources = [source for path in paths for source in _read(str(path))]
     seen: set[str] = set()
     return [s for s in sources if not (s.file in seen or seen.add(s.file))]  # type: ignore[func-returns-value]

@@ -42,10 +42,7 @@ def read_documents(
     *,
     judge: DocumentCheck | None = None,
 ) -> list[Document]:
-    """Read every document of some texts.
-
-    ``judge`` yields further mistakes, in view of the stored documents.
-    """
+    """Read every document; ``judge`` yields mistakes in view of the stored documents."""
     problems = Problems()
     with pause_garbage_collection():
         raws = [raw for source in sources for raw in read_nodes(source, problems)]

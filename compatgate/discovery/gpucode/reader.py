@@ -64,18 +64,11 @@ def read_gpu_code(
 ) -> GpuCode:
     """List the GPU code of an ELF or PE file, static library, fatbinary, cubin or PTX file.
 
-    A seekable file or file object is read by its tables; any other object is read once, front to
-    back, with at most 5 MiB in memory and nothing on disk, whatever its size. A file object is
-    read from its position on.
-
-    Args:
-        file: a path, or an object with ``read``.
-        size: size of a stream in bytes; a shorter stream is truncated.
-        name: name in messages and origins; by default the path.
-        stream: read the object once even if it claims to be seekable: members of compressed
-            archives and of tar streams do so, at a cost or wrongly.
-        again: returns bytes of a stream a second time, where its section names are too far from
-            its end to be kept.
+    A path or seekable object is read by its tables, from its position on. Any other object is read
+    once, front to back, with at most 5 MiB in memory and nothing on disk; ``stream`` says so of
+    members of compressed archives and of tar streams, which claim to be seekable, at a cost or
+    wrongly. A stream shorter than ``size`` is truncated. ``again`` returns bytes of a stream a
+    second time, where its section names are too far from its end to be kept.
     """
     if isinstance(file, (str, os.PathLike)):
         path = os.fspath(file)

@@ -110,10 +110,7 @@ class Source:
             count -= taken
 
     def seek(self, offset: int, wanted: int | None = None) -> None:
-        """Go to an offset of a seekable file.
-
-        The ``wanted`` bytes that are read there may be in the buffer.
-        """
+        """Go to an offset of a seekable file; the ``wanted`` bytes there may be in the buffer."""
         start = self._start + offset - self.position
         if wanted is not None and 0 <= start <= len(self._buffer) - wanted:
             self._start = start

@@ -275,10 +275,7 @@ def conclude_image(
     facts: CudaArch | None,
     known: Packages = NO_KNOWN_PACKAGES,
 ) -> Inspection:
-    """Conclude the stack from config and layers.
-
-    Stated architectures count where no file has GPU code.
-    """
+    """Conclude the stack; stated architectures count where no file has GPU code."""
     seen.add(WitnessKind.CONFIG, stated.observations)
     toolkits = list_ptx_toolkits(facts) if facts else {}
     found = conclude(seen.findings(known, toolkits), facts)

@@ -31,10 +31,7 @@ _NONE = "\0"
 
 
 class Visibility:
-    """The paths that are visible when layers are read from the top down.
-
-    Once it is ``full``, further paths hide nothing.
-    """
+    """The paths visible when layers are read top down; once ``full``, further ones hide nothing."""
 
     def __init__(self, limits: Limits, doubt: Callable[[str], None] = lambda _: None) -> None:
         self.full = False

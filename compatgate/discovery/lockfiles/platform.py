@@ -82,10 +82,7 @@ def _environment(platform: Platform, python: str) -> dict[str, Any]:
 
 
 class Markers:
-    """An evaluator of markers for one platform.
-
-    The lock's constraint on Python narrows an unknown Python.
-    """
+    """Decides markers for one platform; the lock's constraint on Python narrows an unknown one."""
 
     def __init__(
         self,

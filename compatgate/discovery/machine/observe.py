@@ -68,10 +68,7 @@ class ObservedMachine(Struct, frozen=True):
 def observe_machine(
     facts: Facts, gpus: Iterable[str], *, root: str = "/", run: Run | None = None
 ) -> ObservedMachine:
-    """Observe the machine whose root folder is given.
-
-    Another root than ``/`` is only read, no program of it is run.
-    """
+    """Observe the machine of a root folder; another root than ``/`` is only read."""
     place = Root(root)
     ask = run or (run_program if place.is_here else None)
     notes: list[str] = []

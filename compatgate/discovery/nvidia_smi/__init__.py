@@ -32,10 +32,7 @@ LONGEST = 16 * 1024 * 1024
 
 
 def parse_nvidia_smi(text: str, *, origin: str = "nvidia-smi") -> Report:
-    """Read the output of ``nvidia-smi``.
-
-    Errors are part of the output; surrounding text is ignored.
-    """
+    """Read the output of ``nvidia-smi``, its errors included; ignore surrounding text."""
     if len(text) > LONGEST:
         raise BadInput("is too long to be output of nvidia-smi", field=origin)
     if not text.strip():

@@ -26,10 +26,7 @@ _ABSENT = frozenset({"", "n/a", "[n/a]", "err!", "not found", "[not supported]",
 
 
 class Slice(Struct, frozen=True):
-    """A MIG device; only ``-L`` names its profile.
-
-    On Ampere and Hopper it has as many copy engines as compute slices.
-    """
+    """A MIG device; on Ampere and Hopper it has as many copy engines as compute slices."""
 
     profile: str | None = None
     memory_mib: int | None = None

@@ -83,10 +83,7 @@ class MissedBytes(Exception):
 
 
 class WindowedStream:
-    """A stream that keeps its first and last bytes.
-
-    Memory is bounded by `HEAD`, `TAIL` and the ranges for `fetch_all`.
-    """
+    """A stream that keeps `HEAD` first and `TAIL` last bytes, and the ranges of `fetch_all`."""
 
     def __init__(
         self,
