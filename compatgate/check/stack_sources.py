@@ -41,7 +41,7 @@ from compatgate.kit.cli.output import name_input, read_bytes
 if TYPE_CHECKING:
     from compatgate.discovery.image.reading import ImageReading
     from compatgate.discovery.lockfiles.interface import LockReading, PackageOrigin
-    from compatgate.discovery.sbom.interface import SbomReading
+    from compatgate.discovery.sbom.formats import SbomReading
 
 Body = dict[str, Any]
 

@@ -164,28 +164,19 @@ class Inventory(Struct):
                 files.setdefault(owner.folder, []).append(file)
         by_python = {one.name for one in self.distributions.values() if not one.by_conda}
         for distribution in self.distributions.values():
-            if distribution.by_conda and distribution.name in by_python:
-                continue  # the same package, whose own metadata says more
-            name = stack_name(distribution)
+            name = distribution.name
+            if not name or (distribution.by_conda and name in by_python):
+                continue  # not known, or the same package, whose own metadata says more
+            # NVIDIA's libraries that are components (cuDNN, NCCL, cuBLAS) and parts of a framework
+            # (jaxlib) are no packages; CUDA's own come with ``cuda`` where conda installed them.
+            if resolved := stack_components.find_pypi_component(name):
+                name = resolved[0].name if resolved[0].kind == "framework" else ""
+            elif stack_components.belongs_to_component(name) or (
+                distribution.is_conda and is_toolkit(name)
+            ):
+                name = ""
             if name and is_version(name, distribution.version):
                 yield _InstalledPart(name, distribution, files.get(distribution.folder, []))
-
-
-def stack_name(distribution: Distribution) -> str | None:
-    """Return the name of a distribution in a stack; None for libraries and parts.
-
-    NVIDIA's libraries that are components (cuDNN, NCCL, cuBLAS) and parts of a framework (jaxlib)
-    are no packages; CUDA's own libraries come with ``cuda`` where conda installed them.
-    """
-    name = distribution.name
-    if not name:
-        return None
-    resolved = stack_components.find_pypi_component(name)
-    if resolved:
-        return resolved[0].name if resolved[0].kind == "framework" else None
-    if stack_components.belongs_to_component(name) or (distribution.is_conda and is_toolkit(name)):
-        return None
-    return name
 
 
 class _Owners:

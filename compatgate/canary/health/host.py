@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fnmatch import fnmatch
 
 from compatgate.discovery.driver import PROC, SYS, read_kernel_driver
-from compatgate.discovery.machine.files import Root
+from compatgate.discovery.machine.observe import Root
 
 _NVIDIA = "0x10de"
 _DISPLAY = "0x03"

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from io import SEEK_CUR, SEEK_END, RawIOBase
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from compatgate.discovery.gpucode.source import Source, damaged_error
+from compatgate.discovery.gpucode.source import SeekableFile, Source, damaged_error
 from compatgate.errors import Unavailable, quote_error
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class _ElfHeader(Struct, frozen=True):
     size: int
 
 
-class SectionView(RawIOBase):
+class SectionView(SeekableFile):
     """An ELF file within a source, as a file that pyelftools can read.
 
     For a stream, the view has the given first bytes and the kept ones of the source; ``missed``
@@ -59,41 +58,23 @@ class SectionView(RawIOBase):
     """
 
     def __init__(self, source: Source, base: int, size: int, head: bytes) -> None:
-        self._source, self._base, self._size, self._head = source, base, size, head
-        self._at = 0
-        self.missed = False
+        super().__init__()
+        self.size, self.missed = size, False
+        self._source, self._base, self._head = source, base, head
 
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position from the ELF file's first byte."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a position."""
-        start = {SEEK_CUR: self._at, SEEK_END: self._size}.get(whence, 0)
-        self._at = max(start + offset, 0)
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         """Return bytes from the position on, fewer at the end or where they are not kept."""
-        count = max(min(size if size >= 0 else self._size, self._size - self._at), 0)
-        offset = self._base + self._at
-        if self._at + count <= len(self._head):
-            data = self._head[self._at : self._at + count]
+        count = self._count(size)
+        offset, end = self._base + self.position, self.position + count
+        if end <= len(self._head):
+            data = self._head[self.position : end]
         elif self._source.seekable:
             self._source.seek(offset, count)
             data = self._source.read(count)
         else:
             data = self._source.known(offset, count)
             self.missed = self.missed or len(data) < count
-        self._at += len(data)
+        self.position += len(data)
         return data
 
 

@@ -1,7 +1,4 @@
-"""Evaluate environment markers for the target's platform, never for this machine.
-
-`find_python_conflict` checks whether a lock is for the target's Python.
-"""
+"""Evaluate environment markers for the target's platform, never for this machine."""
 
 from __future__ import annotations
 
@@ -106,8 +103,12 @@ class Markers:
             problem = f"{requires_python[:100]!r} is not a requirement on Python"
             raise BadInput(problem, field=file, value=requires_python[:100]) from None
         allowed = tuple(python for python in possible if python in wanted)
-        self.python_fits = bool(allowed)
-        """Whether the platform's Python is one that the lock is for."""
+        self.conflicts: tuple[Conflict, ...] = ()
+        """A conflict where the lock excludes the target's Python."""
+        if not allowed:
+            have = f"the target has {platform.python}" if platform.python else "no known Python is"
+            message = f"{file} is for Python {requires_python}, {have}"
+            self.conflicts = (Conflict("python", message, None),)
         sets = {"extras": self._extras, "dependency_groups": self._groups}
         self._environments = [{**_environment(platform, p), **sets} for p in allowed or possible]
 
@@ -158,13 +159,3 @@ class Markers:
             problem = f"{text[:200]!r} is not an environment marker"
             raise BadInput(problem, field=self._file, value=text[:200]) from None
         return answers.pop() if len(answers) == 1 else None
-
-
-def find_python_conflict(
-    markers: Markers, file: str, platform: Platform, requires: str
-) -> tuple[Conflict, ...]:
-    """Return a conflict when the lock excludes the target's Python."""
-    if markers.python_fits:
-        return ()
-    have = f"the target has {platform.python}" if platform.python else "no known Python is"
-    return (Conflict("python", f"{file} is for Python {requires}, {have}", None),)

@@ -14,7 +14,7 @@ import yaml
 from msgspec import Struct
 
 from compatgate.discovery.lockfiles.interface import ListedPackage, LockContents, LockFile
-from compatgate.discovery.lockfiles.platform import Markers, Platform, find_python_conflict
+from compatgate.discovery.lockfiles.platform import Markers, Platform
 from compatgate.discovery.observations import Conflict
 from compatgate.errors import BadInput, InconclusiveInput, quote_error
 
@@ -187,8 +187,7 @@ def read_table_lock(
     markers = Markers(platform, file=file.name, requires_python=python, groups=always)
     lock = TableLock(document, file.name, markers)
     found = tuple(package for package in packages(lock) if package is not None)
-    against = find_python_conflict(markers, file.name, platform, python) + conflicts(lock)
-    return LockContents(found, conflicts=against)
+    return LockContents(found, conflicts=markers.conflicts + conflicts(lock))
 
 
 def list_texts(value: Any) -> list[str]:

@@ -11,10 +11,11 @@ import hashlib
 import re
 import time
 from collections.abc import Callable
-from io import SEEK_CUR, SEEK_END, BytesIO, RawIOBase
+from io import SEEK_END, BytesIO
 
 from msgspec import Struct
 
+from compatgate.discovery.gpucode.source import SeekableFile
 from compatgate.discovery.registry.transport import CHUNK, Response, Transport
 from compatgate.errors import (
     BadInput,
@@ -30,46 +31,20 @@ LARGEST_READ = 64 * 1024 * 1024
 """Bytes of one read: the table of contents of a wheel is one read."""
 
 
-class SeekableFile(RawIOBase):
-    """A base for files with a position and a size; subclasses read the bytes."""
-
-    size: int
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.position = 0
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self.position
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go to a position, which may be behind the end."""
-        start = {SEEK_CUR: self.position, SEEK_END: self.size}.get(whence, 0)
-        if start + offset < 0:
-            raise ValueError("a position before the beginning")
-        self.position = start + offset
-        return self.position
+class WheelFile(SeekableFile):
+    """A base for the file of a wheel; subclasses read the bytes."""
 
     def plan(self, end: int) -> None:
         """Announce that the bytes up to ``end`` will be read in order."""
 
     def _count(self, size: int) -> int:
-        count = max(min(self.size if size < 0 else size, self.size - self.position), 0)
+        count = super()._count(size)
         if count > LARGEST_READ:
             raise ValueError(f"a read of {count} bytes is too large (max {LARGEST_READ})")
         return count
 
 
-class LocalFile(SeekableFile):
+class LocalFile(WheelFile):
     """A file on this machine."""
 
     def __init__(self, path: str) -> None:
@@ -95,13 +70,13 @@ class LocalFile(SeekableFile):
         super().close()
 
 
-class HashedFile(SeekableFile):
+class HashedFile(WheelFile):
     """A file whose bytes are all read and hashed in order after `begin`.
 
     Readers must go forward; skipped bytes are read too. ``heard`` gets the number of new bytes.
     """
 
-    def __init__(self, file: SeekableFile) -> None:
+    def __init__(self, file: WheelFile) -> None:
         super().__init__()
         self.heard: Callable[[int], None] | None = None
         self._furthest = 0
@@ -173,7 +148,7 @@ class RetryPolicy(Struct, frozen=True):
     seconds: float = 0.5
 
 
-class RangeFile(SeekableFile):
+class RangeFile(WheelFile):
     """A file on a web server.
 
     One connection reads in order; a jump requests another range. A broken connection is replaced

@@ -37,7 +37,7 @@ from compatgate.discovery.wheels.byte_files import (
     LocalFile,
     RangeFile,
     RetryPolicy,
-    SeekableFile,
+    WheelFile,
 )
 from compatgate.discovery.wheels.index import (
     IndexFile,
@@ -75,19 +75,6 @@ class Progress(Protocol):
 
     def advance(self, size: int) -> None:
         """Count bytes that were read."""
-
-
-class SilentProgress:
-    """A listener that ignores progress."""
-
-    def begin(self, wheel: str, size: int) -> None:
-        """Do nothing."""
-
-    def member(self, path: str, size: int) -> None:
-        """Do nothing."""
-
-    def advance(self, size: int) -> None:
-        """Do nothing."""
 
 
 class QuestionNeeds(Struct, frozen=True):
@@ -133,7 +120,7 @@ def measure_path(path: str, options: MeasureOptions, progress: Progress | None =
     """Measure a wheel in a file, offline."""
     with closing(LocalFile(path)) as file:
         wheel = IndexFile(os.path.basename(path), "")
-        return _Measurement(wheel, options, progress or SilentProgress()).of_file(HashedFile(file))
+        return _Measurement(wheel, options, progress).of_file(HashedFile(file))
 
 
 def measure_file(
@@ -149,8 +136,8 @@ def measure_file(
         return _add_record_toolkits(known, options)
     metadata = None if wheel.url.startswith("file:") else index.metadata(wheel)
     stated = read_identity(metadata, wheel.name) if metadata is not None else None
-    work = _Measurement(wheel, options, progress or SilentProgress(), stated)
-    file: SeekableFile
+    work = _Measurement(wheel, options, progress, stated)
+    file: WheelFile
     if wheel.url.startswith("file:"):
         file = LocalFile(unquote(urlsplit(wheel.url).path))
     else:
@@ -191,7 +178,7 @@ class _Measurement:
         self,
         wheel: IndexFile,
         options: MeasureOptions,
-        progress: Progress,
+        progress: Progress | None,
         stated: WheelIdentity | None = None,
     ) -> None:
         self._wheel = wheel
@@ -232,13 +219,16 @@ class _Measurement:
         if whole:
             needed, spared = left, []
         total = file.size if whole else sum(m.compress_size for m in needed)
-        self._progress.begin(self._wheel.name, total)
-        file.heard = self._progress.advance
+        if self._progress:
+            self._progress.begin(self._wheel.name, total)
+            file.heard = self._progress.advance
         if whole:
             file.begin()
         self._read_all(archive, needed, file)
         if spared and not any(library.carries_code for library in self._libraries):
-            self._progress.begin(self._wheel.name, total + sum(m.compress_size for m in spared))
+            total += sum(member.compress_size for member in spared)
+            if self._progress:
+                self._progress.begin(self._wheel.name, total)
             self._read_all(archive, spared, file)
             spared = []
         digest = self._wheel.sha256
@@ -266,7 +256,8 @@ class _Measurement:
                 name = len(adjacent.filename)
                 end = adjacent.header_offset + 30 + name + adjacent.compress_size + 64
             file.plan(end)
-            self._progress.member(member.filename, member.compress_size)
+            if self._progress:
+                self._progress.member(member.filename, member.compress_size)
             if member.filename in kernels:
                 result = read_kernels(archive, member)
             else:

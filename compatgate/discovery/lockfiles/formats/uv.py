@@ -17,7 +17,7 @@ from compatgate.discovery.lockfiles.interface import (
     LockFile,
     LockFormat,
 )
-from compatgate.discovery.lockfiles.platform import Markers, Platform, find_python_conflict
+from compatgate.discovery.lockfiles.platform import Markers, Platform
 from compatgate.discovery.lockfiles.stack_components import find_pypi_component
 from compatgate.discovery.lockfiles.text import (
     list_texts,
@@ -77,7 +77,7 @@ class _Graph:
             if isinstance(source, dict) and any(source.get(key) == "." for key in _ROOT_SOURCES)
         ]
         self._roots = own or self._members
-        self.conflicts = find_python_conflict(self._markers("", ""), file, platform, self._requires)
+        self.conflicts = self._markers("", "").conflicts
 
     def walk(self) -> dict[int, tuple[str, str]]:
         """Return every package for the platform, with its undecided condition and its selection.
