@@ -98,7 +98,6 @@ def _read_files(
     Image and Dockerfile are read once.
     """
     from compatgate.check.stack_sources import (
-        read_build_options,
         read_dockerfile_stack,
         read_files,
         read_image_stack,
@@ -108,8 +107,8 @@ def _read_files(
     detected, image = read_image_stack(args.image, platforms, facts()) if args.image else ({}, {})
     built = None
     if args.dockerfile:
-        options = read_build_options(args.build_arg, args.build_stage)
-        built = read_dockerfile_stack(args.dockerfile, options, platforms, facts())
+        options = args.build_arg, args.build_stage
+        built = read_dockerfile_stack(args.dockerfile, *options, platforms, facts())
     for lock in args.lock or [None]:
         stack = where.stack
         places: Mapping[str, Place] = {}

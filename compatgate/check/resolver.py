@@ -196,13 +196,6 @@ class Pins(Struct, frozen=True):
         return lines
 
 
-class Resolved(Struct, frozen=True):
-    """The lock that uv made, else its words."""
-
-    lock: bytes
-    words: str = ""
-
-
 def find_uv() -> str:
     """Return the path of uv."""
     try:
@@ -295,8 +288,8 @@ class UvProject:
             self._indexes,
         )
 
-    def resolve(self, pins: Pins, python: str) -> Resolved:
-        """Run ``uv pip compile`` on the project's file with the pins as constraints."""
+    def resolve(self, pins: Pins, python: str) -> tuple[bytes, str]:
+        """Return the lock of ``uv pip compile`` with the pins as constraints, else its words."""
         with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
             here = Path(folder)
             constraints, lock = here / "constraints.txt", here / LOCK_NAME
@@ -323,10 +316,10 @@ class UvProject:
             if not done.returncode and lock.exists():
                 # uv writes the one Python that the lock is for as the lowest
                 stated = b'requires-python = "==%s.*"' % python.encode()
-                return Resolved(_PYTHON.sub(stated, lock.read_bytes(), count=1))
+                return _PYTHON.sub(stated, lock.read_bytes(), count=1), ""
             lines = done.stderr.replace(f"{here}/", "").strip().splitlines()
             more = ["..."] if len(lines) > _MAX_LINES else []
-            return Resolved(b"", "\n".join(lines[:_MAX_LINES] + more))
+            return b"", "\n".join(lines[:_MAX_LINES] + more)
 
     def revise(self, pins: Pins, verdicts: Sequence[Mapping[str, Any]]) -> Pins | None:
         """Return pins with recorded releases of packages whose content is not known."""

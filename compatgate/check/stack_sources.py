@@ -240,13 +240,6 @@ def _body(reading: LockReading | SbomReading, arch: Iterable[str] = ()) -> Body:
     return attach_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
 
 
-class BuildOptions(Struct, frozen=True):
-    """The options of a build: values of ``ARG``, and the stage to build."""
-
-    arguments: Mapping[str, str] = {}
-    stage: str = ""
-
-
 class DockerfileStack(Struct, frozen=True):
     """The stack of a Dockerfile in the form of requests, with what is open."""
 
@@ -256,32 +249,31 @@ class DockerfileStack(Struct, frozen=True):
     conflicts: tuple[Conflict, ...] = ()
 
 
-def read_build_options(arguments: Sequence[str], stage: str | None) -> BuildOptions:
-    """Read ``--build-arg`` and ``--build-stage``."""
-    options: dict[str, str] = {}
-    for text in arguments:
+def read_dockerfile_stack(
+    path: str,
+    build_arguments: Sequence[str],
+    stage: str | None,
+    platforms: Platforms,
+    facts: Facts,
+) -> DockerfileStack:
+    """Read a Dockerfile for ``--build-arg`` and ``--build-stage``, and the image it begins from."""
+    from compatgate.discovery.dockerfile import read_dockerfile
+
+    arguments: dict[str, str] = {}
+    for text in build_arguments:
         name, equals, value = text.partition("=")
         if not equals or not name:
             hint = "like --build-arg CUDA_VERSION=12.4.1"
             raise BadInput(f"{text!r} is not NAME=VALUE", field="--build-arg", hint=hint)
-        options[name] = value
-    return BuildOptions(options, stage or "")
-
-
-def read_dockerfile_stack(
-    path: str, options: BuildOptions, platforms: Platforms, facts: Facts
-) -> DockerfileStack:
-    """Read a Dockerfile, and the image that it begins from in its registry."""
-    from compatgate.discovery.dockerfile import read_dockerfile
-
+        arguments[name] = value
     reading = read_dockerfile(
         path,
         read_bytes(path, "--dockerfile"),
         known=facts.packages,
         signals=read_source("image_signals"),
         platform=Platform(cpu=platforms.cpu),
-        arguments=options.arguments,
-        target=options.stage,
+        arguments=arguments,
+        target=stage or "",
     )
     base: ImageReading | None = None
     if reading.base:

@@ -174,12 +174,8 @@ def read_table_lock(
 ) -> LockContents:
     """Return the packages of a lock, by the functions in which its format differs from others.
 
-    Args:
-        load: reads the document of a file, for a platform.
-        requires: the constraint on Python that a document states.
-        packages: the packages of a lock; None for those that the platform leaves out.
-        conflicts: contradictions with the target, besides its Python.
-        groups: key of the document's list of groups that are always installed.
+    ``requires`` returns the constraint on Python that a document states, ``packages`` None where
+    the platform leaves one out. ``groups`` is the key of the groups that are always installed.
     """
     document = load(file, platform)
     python = requires(document, file.name)
