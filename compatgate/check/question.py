@@ -97,11 +97,7 @@ def _read_files(
 
     Image and Dockerfile are read once.
     """
-    from compatgate.check.stack_sources import (
-        read_dockerfile_stack,
-        read_files,
-        read_image_stack,
-    )
+    from compatgate.check.stack_sources import read_dockerfile_stack, read_files, read_image_stack
     from compatgate.discovery.stated_stack import prefer_detected, prefer_stated
 
     detected, image = read_image_stack(args.image, platforms, facts()) if args.image else ({}, {})

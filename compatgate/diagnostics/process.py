@@ -20,11 +20,7 @@ from compatgate.diagnostics.document import (
     visible_devices,
 )
 from compatgate.diagnostics.loaded import LARGEST_MAPS, MappedFile, mapped_files
-from compatgate.diagnostics.mapped import (
-    Files,
-    Reader,
-    python_of,
-)
+from compatgate.diagnostics.mapped import Files, Reader, python_of
 from compatgate.discovery.findings import Inspection
 from compatgate.discovery.nvidia_smi.report import Device
 from compatgate.discovery.probe import (
