@@ -51,15 +51,21 @@ def read_lockfile(
     file = LockFile(name, text, beside)
     if not any(one.recognises(file) for one in QUOTING_FORMATS):
         refuse_template(text, name)
-    form = next((one for one in FORMATS if one.recognises(file)), None)
-    if form is None:
-        hint = f"use one of these formats: {', '.join(one.name for one in FORMATS)}"
-        raise BadInput("is not a lockfile in a known format", field=name, hint=hint)
+    form = recognise(file)
     contents = form.read(file, platform)
     if not contents.packages and not contents.open:
         problem = f"has no packages for {platform}"
         raise InconclusiveInput(problem, field=name, hint="lock the project first")
     return _conclude_reading(form, name, contents, known)
+
+
+def recognise(file: LockFile) -> LockFormat:
+    """Return the format of a file, by name and content."""
+    for known in FORMATS:
+        if known.recognises(file):
+            return known
+    hint = f"use one of these formats: {', '.join(known.name for known in FORMATS)}"
+    raise BadInput("is not a lockfile in a known format", field=file.name, hint=hint)
 
 
 def _read_beside(path: Path, relative: str) -> bytes:
