@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from compatgate.check.cli import FACTS_DECIDER, WHEELS, complete_decider
 from compatgate.check.deciders import Decider, choose_decider, pools_of
@@ -86,16 +86,7 @@ def run(args: argparse.Namespace) -> int:
         return _Locking(args, decider).run()
 
 
-class _Attempt(NamedTuple):
-    """The exit status of an attempt, and other pins to try with the same stack."""
-
-    status: int
-    instead: Pins | None = None
-
-
 class _Locking:
-    """Locks one project."""
-
     def __init__(self, args: argparse.Namespace, decider: Decider) -> None:
         self._args = args
         self._decider = decider
@@ -123,11 +114,10 @@ class _Locking:
             pins: Pins | None = self._uv.pins(one["stack"])
             while pins and pins.constraints() not in tried and len(tried) < 2 * self._args.tries:
                 tried.append(pins.constraints())
-                attempt = self._try(one["stack"], pins)
-                if attempt.status == 0:
+                status, pins = self._try(one["stack"], pins)
+                if status == 0:
                     return 0
-                worst = EXIT_NO_DECISION if attempt.status == EXIT_NO_DECISION else worst
-                pins = attempt.instead
+                worst = EXIT_NO_DECISION if status == EXIT_NO_DECISION else worst
         say("no lock was written: none of the stacks above gives one that passes")
         return worst
 
@@ -154,24 +144,25 @@ class _Locking:
         fits = not stated or parse_constraint("python", stated).allows(version)
         return running if fits else stated
 
-    def _try(self, stack: Json, pins: Pins) -> _Attempt:
-        """Resolve and judge one stack; write the lock that passes."""
+    def _try(self, stack: Json, pins: Pins) -> tuple[int, Pins | None]:
+        """Resolve and judge one stack; write the lock that passes.
+
+        Return the exit status, and other pins to try with the same stack.
+        """
         silent = [url for url in pins.indexes.values() if url in self._unreachable]
         if silent:
             say(f"left out {format_stack(stack)}: {silent[0]} does not answer")
-            return _Attempt(EXIT_DENIED)
+            return EXIT_DENIED, None
         say(f"trying {format_stack(stack)}")
         python = str(stack.get("python") or self._python())
-        resolved = self._uv.resolve(pins, python.removesuffix("t"))
-        if not resolved.lock:
-            self._unreachable |= {
-                url for url in pins.indexes.values() if f"fetch: {url}" in resolved.words
-            }
+        lock, words = self._uv.resolve(pins, python.removesuffix("t"))
+        if not lock:
+            self._unreachable |= {url for url in pins.indexes.values() if f"fetch: {url}" in words}
             say(f"  uv found no lock with {', '.join(pins.constraints())}:")
-            for text in (*(f"| {line}" for line in resolved.words.splitlines()), *pins.left):
+            for text in (*(f"| {line}" for line in words.splitlines()), *pins.left):
                 say(f"  {text}")
-            return _Attempt(EXIT_DENIED)
-        verdicts = self._judge(resolved.lock)
+            return EXIT_DENIED, None
+        verdicts = self._judge(lock)
         passing = ("pass", "warn")
         bad = [v for v in verdicts if not v["allowed"] or v["verdict"] not in passing]
         for one in bad or verdicts:
@@ -180,16 +171,15 @@ class _Locking:
                 if finding["outcome"] in ("fail", "unknown", "warn"):
                     say(f"  {finding['outcome']} {finding['rule']}: {finding['message']}")
         if not bad:
-            self._write(resolved.lock, pins)
-            return _Attempt(0)
+            self._write(lock, pins)
+            return 0, None
         for text in pins.left:
             say(f"  {text}")
         unknown = all(one["verdict"] == "unknown" for one in bad)
         status = EXIT_NO_DECISION if unknown else EXIT_DENIED
-        return _Attempt(status, self._uv.revise(pins, bad))
+        return status, self._uv.revise(pins, bad)
 
     def _judge(self, lock: bytes) -> list[Json]:
-        """Return the verdicts on a lock, as ``compatgate check --lock`` gives them."""
         with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
             path = os.path.join(folder, LOCK_NAME)
             Path(path).write_bytes(lock)

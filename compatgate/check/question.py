@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from msgspec import Struct
 
-from compatgate.core.gpus import resolve_gpu
+from compatgate.core.gpus import find_gpu, resolve_gpu
 from compatgate.core.node import NODE_COMPONENTS
 from compatgate.core.performance import near_names
 from compatgate.core.request import NEEDED_OF_POOL, POOL_CHANGES, parse_changes_text
@@ -97,19 +97,14 @@ def _read_files(
 
     Image and Dockerfile are read once.
     """
-    from compatgate.check.stack_sources import (
-        read_build_options,
-        read_dockerfile_stack,
-        read_files,
-        read_image_stack,
-    )
+    from compatgate.check.stack_sources import read_dockerfile_stack, read_files, read_image_stack
     from compatgate.discovery.stated_stack import prefer_detected, prefer_stated
 
     detected, image = read_image_stack(args.image, platforms, facts()) if args.image else ({}, {})
     built = None
     if args.dockerfile:
-        options = read_build_options(args.build_arg, args.build_stage)
-        built = read_dockerfile_stack(args.dockerfile, options, platforms, facts())
+        options = args.build_arg, args.build_stage
+        built = read_dockerfile_stack(args.dockerfile, *options, platforms, facts())
     for lock in args.lock or [None]:
         stack = where.stack
         places: Mapping[str, Place] = {}
@@ -122,7 +117,7 @@ def _read_files(
                 continue
             stack, places, origins = written.stack, written.places, written.origins
         if args.image:
-            stack = prefer_detected(detected, stack, "the image")
+            stack = prefer_detected(detected, stack)
         if built:
             stack = prefer_stated(built.stack, stack, args.dockerfile)
             places = {**built.places, **places}
@@ -174,7 +169,6 @@ def _read_location(args: argparse.Namespace, facts: Callable[[], Facts]) -> _Loc
 def _bodies(
     args: argparse.Namespace, where: _Location, stack: Mapping[str, Any], image: Mapping[str, str]
 ) -> tuple[dict[str, Any], ...]:
-    """Return the request bodies, one per pool."""
     common: dict[str, Any] = {"stack": stack, **image}
     if where.changes:
         common["set"] = where.changes
@@ -218,23 +212,17 @@ def read_pool(text: str) -> dict[str, Any]:
     if isinstance(pool.get("count"), str) and pool["count"].isdecimal():
         pool["count"] = int(pool["count"])
     node: dict[str, Any] = {}
-    for key in list(pool):
-        if part := _node_part(key):
+    for key in list(pool):  # a key names a part of the nodes, or a property of the pool
+        part = key.lower().replace("_", "-")
+        if part in NODE_COMPONENTS:
             if part in node:
                 raise BadInput(f"{part} is stated twice", field=f"pool.{key}")
             node[part] = pool.pop(key)
+            continue
+        near = near_names(part, POOL_CHANGES, cutoff=0.75)
+        if near and near[0] in NODE_COMPONENTS:
+            raise BadInput("unknown key", field=f"pool.{key}", hint=f"did you mean {near[0]}?")
     return {**pool, "node": node} if node else pool
-
-
-def _node_part(key: str) -> str | None:
-    """Return the part of a node that a key of ``--pool`` names; None: it is a key of the pool."""
-    name = key.lower().replace("_", "-")
-    if name in NODE_COMPONENTS:
-        return name
-    near = near_names(name, POOL_CHANGES, cutoff=0.75)
-    if near and near[0] in NODE_COMPONENTS:
-        raise BadInput("unknown key", field=f"pool.{key}", hint=f"did you mean {near[0]}?")
-    return None
 
 
 def _parse_field(field: str, text: str) -> dict[str, Any]:
@@ -277,7 +265,8 @@ class Host(Struct, frozen=True):
         pools = list(self.pools)
         if "gpu" in changes and pools:
             wanted = resolve_gpu(str(changes["gpu"]), self.gpus).sku
-            pools = [pool for pool in pools if self._sku(pool) == wanted] or pools[:1]
+            found = ((pool, find_gpu(str(pool.get("gpu")), self.gpus)) for pool in pools)
+            pools = [pool for pool, gpu in found if gpu and gpu.sku == wanted] or pools[:1]
         overridden = []
         for pool in pools or [{}]:
             node = {**pool.get("node", {}), **changes.get("node", {})}
@@ -294,12 +283,6 @@ class Host(Struct, frozen=True):
         pool = self.pools[0]
         changes = {key: pool[key] for key in pool if key not in ("name", "count", "node")}
         return {**changes, **pool.get("node", {})}
-
-    def _sku(self, pool: dict[str, Any]) -> str | None:
-        try:
-            return resolve_gpu(str(pool.get("gpu")), self.gpus).sku
-        except BadInput:
-            return None
 
 
 def read_host(args: argparse.Namespace, facts: Facts) -> Host:

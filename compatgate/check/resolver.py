@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +73,9 @@ def read_project(path: str, facts: Facts, environment: dict[str, str]) -> Projec
     names: dict[str, str] = {}
     notes: list[str] = []
     for asked in stated:
-        if not _applies(asked, environment):
-            continue
+        with suppress(UndefinedEnvironmentName):
+            if asked.marker and not asked.marker.evaluate(environment):
+                continue
         part = canonical_key(asked.name)
         known = part in facts.frameworks or part in facts.recorded
         if not known and facts.packages.carries(part) not in _GPU_CONTENT:
@@ -102,7 +104,6 @@ def read_project(path: str, facts: Facts, environment: dict[str, str]) -> Projec
 
 
 def _read_text(file: Path) -> str:
-    """Read a project's file."""
     try:
         data = file.read_bytes()
     except OSError as error:
@@ -145,13 +146,6 @@ def _read_requirement(text: str, path: str) -> Requirement:
     except InvalidRequirement as error:
         what = f"{text!r} is not a requirement: {quote_error(error)}"
         raise BadInput(what, field="--in", value=path, hint="for example torch>=2.6") from None
-
-
-def _applies(asked: Requirement, environment: dict[str, str]) -> bool:
-    try:
-        return asked.marker is None or asked.marker.evaluate(environment)
-    except UndefinedEnvironmentName:
-        return True
 
 
 class Pins(Struct, frozen=True):
@@ -200,13 +194,6 @@ class Pins(Struct, frozen=True):
                 lines += ["", "[[tool.uv.index]]", f'name = "builds-{label}"']
                 lines += [f'url = "{url}"', "explicit = true"]
         return lines
-
-
-class Resolved(Struct, frozen=True):
-    """The lock that uv made, else its words."""
-
-    lock: bytes
-    words: str = ""
 
 
 def find_uv() -> str:
@@ -301,8 +288,8 @@ class UvProject:
             self._indexes,
         )
 
-    def resolve(self, pins: Pins, python: str) -> Resolved:
-        """Run ``uv pip compile`` on the project's file with the pins as constraints."""
+    def resolve(self, pins: Pins, python: str) -> tuple[bytes, str]:
+        """Return the lock of ``uv pip compile`` with the pins as constraints, else its words."""
         with tempfile.TemporaryDirectory(prefix="compatgate-lock-") as folder:
             here = Path(folder)
             constraints, lock = here / "constraints.txt", here / LOCK_NAME
@@ -312,12 +299,14 @@ class UvProject:
                 companion = here / "pyproject.toml"
                 companion.write_text(pins.companion())
                 sources.append(str(companion))
-            command = [find_uv(), "pip", "compile", *sources, "-c", str(constraints)]
-            command += ["--overrides", self._args.overrides] if self._args.overrides else []
-            command += ["--python-version", python]
-            command += ["--python-platform", _PLATFORMS[self._platform]]
-            command += ["--format", "pylock.toml", "-o", str(lock), "--no-header", "--no-progress"]
-            command += ["--color", "never", "--quiet", *self._args.options]
+            overrides = self._args.overrides
+            command = [
+                *(find_uv(), "pip", "compile", *sources, "-c", str(constraints)),
+                *(("--overrides", overrides) if overrides else ()),
+                *("--python-version", python, "--python-platform", _PLATFORMS[self._platform]),
+                *("--format", "pylock.toml", "-o", str(lock), "--no-header", "--no-progress"),
+                *("--color", "never", "--quiet", *self._args.options),
+            ]
             try:
                 done = subprocess.run(  # noqa: S603 - a fixed program, without a shell
                     command, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
@@ -327,10 +316,10 @@ class UvProject:
             if not done.returncode and lock.exists():
                 # uv writes the one Python that the lock is for as the lowest
                 stated = b'requires-python = "==%s.*"' % python.encode()
-                return Resolved(_PYTHON.sub(stated, lock.read_bytes(), count=1))
+                return _PYTHON.sub(stated, lock.read_bytes(), count=1), ""
             lines = done.stderr.replace(f"{here}/", "").strip().splitlines()
             more = ["..."] if len(lines) > _MAX_LINES else []
-            return Resolved(b"", "\n".join(lines[:_MAX_LINES] + more))
+            return b"", "\n".join(lines[:_MAX_LINES] + more)
 
     def revise(self, pins: Pins, verdicts: Sequence[Mapping[str, Any]]) -> Pins | None:
         """Return pins with recorded releases of packages whose content is not known."""

@@ -179,8 +179,15 @@ def _render_stack(number: int, one: Json, width: int, *, colour: bool) -> list[s
     lines = [f"{number:>2} {paint(f'{mark:<5}', 'bold', hue, colour=colour)} {stack[0]}"]
     lines += [f"         {line}" for line in stack[1:]]
     details = []
-    if changed := [change for change in one["changes"] if change["after"]]:
-        details.append(f"changes {', '.join(map(_change, changed))}")
+    changed = [
+        f"adds {change['name']} {change['after']}"
+        if change["before"] is None
+        else f"{label_of(change['name'])} {change['before']} -> {change['after']}"
+        for change in one["changes"]
+        if change["after"]
+    ]
+    if changed:
+        details.append(f"changes {', '.join(changed)}")
     if left := [label_of(change["name"]) for change in one["changes"] if not change["after"]]:
         details.append(f"leaves to the installer {', '.join(left)}")
     details += [
@@ -220,13 +227,6 @@ def install_line(stack: Json, want: dict[str, str], facts: Facts) -> str:
     python = [f"python{written['python']}", "-m"] if "python" in written else []
     indexes = [word for url in pins.indexes.values() for word in ("--extra-index-url", url)]
     return shlex.join([*python, "pip", "install", *parts, *indexes])
-
-
-def _change(change: Json) -> str:
-    before, after = change["before"], change["after"]
-    if before is None:
-        return f"adds {change['name']} {after}"
-    return f"{label_of(change['name'])} {before} -> {after}"
 
 
 def _render_miss(miss: Json, width: int) -> list[str]:

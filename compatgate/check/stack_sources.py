@@ -39,21 +39,17 @@ from compatgate.formats.reports import Place
 from compatgate.kit.cli.output import name_input, read_bytes
 
 if TYPE_CHECKING:
-    from compatgate.discovery.dockerfile import DockerfileReading
     from compatgate.discovery.image.reading import ImageReading
     from compatgate.discovery.lockfiles.interface import LockReading, PackageOrigin
-    from compatgate.discovery.sbom.interface import SbomReading
+    from compatgate.discovery.sbom.formats import SbomReading
 
 Body = dict[str, Any]
 
 
 class Platforms(Struct, frozen=True):
-    """The platforms of a question, and the one to read files for.
+    """The platforms of a question, and the one to read files for, which is the first of all.
 
-    Attributes:
-        os: system to read a lockfile for; ``wsl`` counts as Linux.
-        all: every system and processor of the pools, the one to read first.
-        known: whether the gate reported the target's pools.
+    ``wsl`` counts as Linux; ``known``: the gate reported the target's pools.
     """
 
     os: Os = "linux"
@@ -91,18 +87,16 @@ def read_platforms(
             pools = target_pools()
         except BadInput:  # a token may have the right to ask, but not to read targets
             pools, known = (), "cpu" in changes
-    platforms = [_platform(pool, changes, gpus) for pool in pools or ({},)]
+
+    def platform_part(body: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: body[key] for key in ("gpu", "os", "cpu") if body.get(key)}
+
+    platforms: list[tuple[Os, Cpu]] = []
+    for body in pools or ({},):
+        pool = change_pool(Pool("pool", None, None), platform_part(body), gpus, path="pool")
+        pool = change_pool(pool, platform_part(changes), gpus)
+        platforms.append(("linux" if pool.os == "wsl" else pool.os, pool.cpu))
     return Platforms(platforms[0][0], platforms[0][1], tuple(dict.fromkeys(platforms)), known)
-
-
-def _platform(body: Mapping[str, Any], changes: Mapping[str, Any], gpus: Gpus) -> tuple[Os, Cpu]:
-    pool = change_pool(Pool("pool", None, None), _platform_part(body), gpus, path="pool")
-    pool = change_pool(pool, _platform_part(changes), gpus)
-    return "linux" if pool.os == "wsl" else pool.os, pool.cpu
-
-
-def _platform_part(body: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: body[key] for key in ("gpu", "os", "cpu") if body.get(key)}
 
 
 def read_image_stack(
@@ -141,19 +135,18 @@ def places_of(
     text = data.decode("utf-8", "replace")
     places: dict[str, Place] = {}
     for observation in observations:
-        if observation.component not in places:
-            places[observation.component] = _place(path, name, text, observation.origin)
+        if observation.component in places:
+            continue
+        head, _, package = observation.origin.partition(": ")
+        file, colon, number = head.rpartition(":")
+        line = int(number) if colon and number.isdecimal() else 0
+        file = file if line else head
+        if file == name:
+            place = Place(path, line or _line_of(package.rpartition(" ")[2], text))
+        else:  # an included file
+            place = Place(os.path.join(os.path.dirname(path), file), max(line, 1))
+        places[observation.component] = place
     return places
-
-
-def _place(path: str, name: str, text: str, origin: str) -> Place:
-    head, _, package = origin.partition(": ")
-    file, colon, number = head.rpartition(":")
-    line = int(number) if colon and number.isdecimal() else 0
-    file = file if line else head
-    if file != name:  # an included file
-        return Place(os.path.join(os.path.dirname(path), file), max(line, 1))
-    return Place(path, line or _line_of(package.rpartition(" ")[2], text))
 
 
 def _line_of(package: str, text: str) -> int:
@@ -247,13 +240,6 @@ def _body(reading: LockReading | SbomReading, arch: Iterable[str] = ()) -> Body:
     return attach_remarks(stack, reading.open, (*reading.conflicts, *disagreements))
 
 
-class BuildOptions(Struct, frozen=True):
-    """The options of a build: values of ``ARG``, and the stage to build."""
-
-    arguments: Mapping[str, str] = {}
-    stage: str = ""
-
-
 class DockerfileStack(Struct, frozen=True):
     """The stack of a Dockerfile in the form of requests, with what is open."""
 
@@ -263,44 +249,37 @@ class DockerfileStack(Struct, frozen=True):
     conflicts: tuple[Conflict, ...] = ()
 
 
-def read_build_options(arguments: Sequence[str], stage: str | None) -> BuildOptions:
-    """Read ``--build-arg`` and ``--build-stage``."""
-    options: dict[str, str] = {}
-    for text in arguments:
+def read_dockerfile_stack(
+    path: str,
+    build_arguments: Sequence[str],
+    stage: str | None,
+    platforms: Platforms,
+    facts: Facts,
+) -> DockerfileStack:
+    """Read a Dockerfile for ``--build-arg`` and ``--build-stage``, and the image it begins from."""
+    from compatgate.discovery.dockerfile import read_dockerfile
+
+    arguments: dict[str, str] = {}
+    for text in build_arguments:
         name, equals, value = text.partition("=")
         if not equals or not name:
             hint = "like --build-arg CUDA_VERSION=12.4.1"
             raise BadInput(f"{text!r} is not NAME=VALUE", field="--build-arg", hint=hint)
-        options[name] = value
-    return BuildOptions(options, stage or "")
-
-
-def read_dockerfile_stack(
-    path: str, options: BuildOptions, platforms: Platforms, facts: Facts
-) -> DockerfileStack:
-    """Read a Dockerfile, and the image that it begins from in its registry."""
-    from compatgate.discovery.dockerfile import read_dockerfile
-
+        arguments[name] = value
     reading = read_dockerfile(
         path,
         read_bytes(path, "--dockerfile"),
         known=facts.packages,
         signals=read_source("image_signals"),
         platform=Platform(cpu=platforms.cpu),
-        arguments=options.arguments,
-        target=options.stage,
+        arguments=arguments,
+        target=stage or "",
     )
     base: ImageReading | None = None
     if reading.base:
         with naming(f"{os.path.basename(path)}:{reading.base_line}"):
             base = read_image_reference(reading.base, platforms.cpu, facts, local=False)
-    return _join(path, reading, base, platforms)
-
-
-def _join(
-    path: str, reading: DockerfileReading, base: ImageReading | None, platforms: Platforms
-) -> DockerfileStack:
-    """Join the image and the hints, which are installed over it."""
+    # the hints are installed over the image
     below: Body = dict(base.to_request()) if base else {}
     if base and base.index:
         below = merge_bodies(below, platforms.of_processors().remarks("the image"))

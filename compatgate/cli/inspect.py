@@ -15,7 +15,6 @@ from compatgate.catalog import load_facts, read_source
 from compatgate.check.cli import BUILD, WHEELS
 from compatgate.check.stack_sources import (
     Platforms,
-    read_build_options,
     read_dockerfile_stack,
     read_image_reference,
 )
@@ -108,8 +107,8 @@ def _read(args: argparse.Namespace, what: str) -> InspectionResult:
     if args.sbom:
         return _inspect_sbom(what)
     if is_dockerfile(what) and os.path.isfile(what):
-        options = read_build_options(args.build_arg, args.build_stage)
-        found = read_dockerfile_stack(what, options, Platforms(), load_facts())
+        options = args.build_arg, args.build_stage
+        found = read_dockerfile_stack(what, *options, Platforms(), load_facts())
         stack = {k: v for k, v in found.stack.items() if k not in ("open", "conflicts", "unread")}
         left = tuple(found.stack.get("open", ()))
         return InspectionResult(Inspection(stack, found.observations, found.conflicts, left))

@@ -14,14 +14,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from compatgate.core.stack import parse_stack
 from compatgate.core.versions import parse_version
 from compatgate.diagnostics.loaded import DRIVER_CUDA, Library
-from compatgate.discovery.findings import Inspection
 from compatgate.discovery.libraries import observe_library
 from compatgate.discovery.nvidia_smi.report import Device
 from compatgate.discovery.observations import Conflict, Observation
-from compatgate.errors import BadInput, CompatgateError
+from compatgate.errors import BadInput
 
 REPORTED = (
     "CUDA_VISIBLE_DEVICES",
@@ -53,29 +51,23 @@ CUDA = "CUDA_VISIBLE_DEVICES"
 CONTAINER = "NVIDIA_VISIBLE_DEVICES"
 
 
-class VisibleGpus(Struct, frozen=True):
-    """The visible GPUs in the order of the process, and notes."""
-
-    devices: tuple[Device, ...]
-    notes: tuple[str, ...] = ()
-
-
 def visible_devices(
-    devices: Sequence[Device], environment: Mapping[str, str], *, container: bool = False
-) -> VisibleGpus:
-    """Apply the variables to a host's GPUs.
+    devices: Sequence[Device],
+    environment: Mapping[str, str],
+    notes: list[str],
+    *,
+    container: bool = False,
+) -> tuple[Device, ...]:
+    """Return the host's GPUs that the variables leave visible, in the order of the process.
 
     Args:
         container: the process is in a container and the devices are the host's: the container
             runtime selects before CUDA does. Inside the container NVML shows only selected GPUs.
     """
-    notes: list[str] = []
     left = tuple(devices)
     if container and CONTAINER in environment:
         left = select_container_gpus(left, environment[CONTAINER], notes)
-    if CUDA in environment:
-        left = _select_cuda_gpus(left, environment, notes)
-    return VisibleGpus(left, tuple(notes))
+    return _select_cuda_gpus(left, environment, notes) if CUDA in environment else left
 
 
 def select_container_gpus(
@@ -150,12 +142,10 @@ def _slice_of(device: Device, number: int) -> Device:
 
 
 class Process(Struct, frozen=True):
-    """The ``process`` of a probe document.
+    """The ``process`` of a probe document, without arguments, which may hold secrets.
 
-    Attributes:
-        executable: path of the program; arguments are omitted, since they may hold secrets.
-        container: whether it has another root or mount namespace than the observer.
-        devices: GPUs that the process may use; None: unknown.
+    In a container it has another root or mount namespace than the observer. The devices are those
+    that it may use; None: unknown.
     """
 
     pid: int
@@ -168,20 +158,19 @@ class Process(Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON form."""
+        libraries = [{**one._asdict(), "path": json_text(one.path)} for one in self.libraries]
         return {
             "pid": self.pid,
             "executable": json_text(self.executable),
             "python": self.python,
             "container": self.container,
             "devices": None if self.devices is None else list(self.devices),
-            "libraries": [_library(library) for library in self.libraries],
+            "libraries": [
+                {key: value for key, value in members.items() if value not in (None, "")}
+                for members in libraries
+            ],
             "environment": {k: json_text(v) for k, v in self.environment.items()},
         }
-
-
-def _library(library: Library) -> dict[str, Any]:
-    members = {**library._asdict(), "path": json_text(library.path)}
-    return {key: value for key, value in members.items() if value not in (None, "")}
 
 
 def json_text(text: str) -> str:
@@ -196,45 +185,18 @@ def describe_unknown_versions(
     found: dict[str, str] = {}
     for library in libraries:
         if library.component not in stack and library.component != DRIVER_CUDA:
-            known = f"except its major, {library.major}" if library.major else ""
+            known = f", except its major, {library.major}" if library.major else ""
             path = json_text(library.path)
-            sentence = f"{library.component}: {path} is loaded; its version is unknown"
-            sentence = f"{sentence}, {known}" if known else sentence
+            sentence = f"{library.component}: {path} is loaded; its version is unknown{known}"
             found.setdefault(library.component, sentence)
     return tuple(found.values())
-
-
-def stack_body(seen: Inspection) -> dict[str, Any]:
-    """Return the stack in request form, with unknown versions and conflicts between sources.
-
-    A malformed version counts as unknown, so that the rest can still be checked.
-    """
-    body: dict[str, Any] = {}
-    open_items = list(seen.open)
-    for name, value in seen.stack.items():
-        try:
-            parse_stack({name: value})
-        except CompatgateError as error:
-            open_items.append(f"{name}: {error.problem}")
-        else:
-            body[name] = value
-    said = [conflict.message for conflict in seen.conflicts]
-    return {
-        **body,
-        **({"open": list(dict.fromkeys(open_items))} if open_items else {}),
-        **({"conflicts": list(dict.fromkeys(said))} if said else {}),
-    }
 
 
 _DRIVER = re.compile(r"\d{3,4}\.\d+(?:\.\d+)?")
 
 
 class UserDriver(Struct, frozen=True):
-    """Consequences of the loaded libcuda for the stack.
-
-    Attributes:
-        compat: forward-compatibility package; None when the host's libcuda is loaded.
-    """
+    """What the loaded libcuda means for the stack: a compatibility package, or conflicts."""
 
     compat: Observation | None = None
     conflicts: tuple[Conflict, ...] = ()

@@ -44,10 +44,9 @@ _PART = re.compile(rb"libcudnn_[a-z_]+\.so")
 
 
 class MappedFile(NamedTuple):
-    """A file whose code is mapped into a process.
+    """A file whose code is mapped into a process, and the address range of its first mapping.
 
-    Attributes:
-        span: address range of the first mapping, its name under ``/proc/PID/map_files``.
+    The range is its name under ``/proc/PID/map_files``.
     """
 
     path: str
@@ -56,16 +55,11 @@ class MappedFile(NamedTuple):
 
 
 class Library(NamedTuple):
-    """A loaded CUDA library.
+    """A loaded CUDA library of a component: ``cuda``, ``cudnn``, ``nccl``, ..., ``driver-cuda``.
 
-    Attributes:
-        component: ``cuda``, ``cudnn``, ``nccl``, ``cublas``, ``tensorrt`` or ``driver-cuda``.
-        name_version: full version in the file name (``12.4.127``); for libcuda the version of its
-            driver. None if the name states at most the major version.
-        major: major version in the file name; None without a number.
-        reported: version that the library reported; None if it was not asked or did not answer.
-        asked: function that answered, or why the library was not asked.
-        built_for: CUDA that the library was built for (only cuDNN reports it).
+    ``name_version`` is the full version in the file name (``12.4.127``), for libcuda that of its
+    driver. ``reported`` is what the library reported, if it was asked and answered; ``asked`` the
+    function, or why not. Only cuDNN reports the CUDA that it was ``built_for``.
     """
 
     component: str
@@ -120,13 +114,12 @@ def mapped_files(text: str) -> list[MappedFile]:
             spans.setdefault(fields[5], fields[0])
             if "x" in fields[1]:
                 executable[fields[5]] = None
-    return [_mapped_file(name, spans[name]) for name in executable]
-
-
-def _mapped_file(name: str, span: str) -> MappedFile:
-    deleted = name.endswith(" (deleted)")
-    path = name[: -len(" (deleted)")] if deleted else name
-    return MappedFile(path.replace("\\012", "\n"), span, deleted)
+    mapped = []
+    for name in executable:
+        deleted = name.endswith(" (deleted)")
+        path = name[: -len(" (deleted)")] if deleted else name
+        mapped.append(MappedFile(path.replace("\\012", "\n"), spans[name], deleted))
+    return mapped
 
 
 def libraries_of(files: Iterable[MappedFile]) -> list[Library]:

@@ -13,7 +13,7 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from io import StringIO
 
 from msgspec import Struct
@@ -41,10 +41,7 @@ _MAX_LINKS = 40
 
 
 class Files:
-    """The file system of a process.
-
-    ``root`` is the process's root directory, ``/proc/17/root``; empty for this process.
-    """
+    """The file system of a process, below ``/proc/17/root``; ``root`` is empty for this process."""
 
     def __init__(self, root: str = "") -> None:
         self.root = root
@@ -113,11 +110,9 @@ _HELPERS = ("jaxlib", "onnxruntime")
 class Packages(Struct, frozen=True):
     """Distributions of loaded files.
 
-    Attributes:
-        versions: by installation folder: normalised name to version.
-        owners: loaded file to normalised name.
-        unknown: frameworks loaded from a folder without metadata: component to file.
-        stated: versions in files of packages; they win over metadata, which lacks build labels.
+    ``versions`` are by installation folder and normalised name, ``owners`` by loaded file.
+    ``unknown`` has the file of each framework that is loaded from a folder without metadata,
+    ``stated`` the versions in files of packages, which win over metadata without build labels.
     """
 
     versions: dict[str, dict[str, str]]
@@ -126,33 +121,14 @@ class Packages(Struct, frozen=True):
     stated: list[Observation]
 
 
-def packages_of(paths: Collection[str], files: Files) -> Packages:
-    """Return the distributions of loaded files that matter to a stack."""
-    sites: dict[str, list[str]] = {}
-    for path in paths:
-        if match := _SITE.match(path):
-            sites.setdefault(match[1], []).append(path)
-    found = Packages({}, {}, {}, [])
-    for site, loaded in sites.items():
-        _look(site, loaded, files, found)
-    return found
-
-
-def package_observations(packages: Packages) -> list[Observation]:
-    """Return the versions that distributions state."""
-    return packages.stated + [
-        observation
-        for site, versions in packages.versions.items()
-        for observation in read_answer({"packages": versions}, site, NO_KNOWN_PACKAGES).observations
-        if observation.component != "python"
-    ]
-
-
 def _look(site: str, loaded: list[str], files: Files, found: Packages) -> None:
     versions: dict[str, str] = {}
     plugins: dict[str, str] = {}
     for folder in files.names(site)[:_MOST]:
-        if not folder.endswith(".dist-info") or not _matters(folder):
+        if not folder.endswith(".dist-info"):
+            continue
+        name = _split_folder(folder)[0]
+        if name not in _HELPERS and not name.startswith("jax") and not find_component(name):
             continue
         metadata = files.read(f"{site}/{folder}/METADATA", LARGEST_METADATA)
         stated = parse_metadata(metadata)
@@ -178,20 +154,12 @@ def _look(site: str, loaded: list[str], files: Files, found: Packages) -> None:
             found.unknown.setdefault(component, path)
 
 
-def _matters(folder: str) -> bool:
-    name = _split_folder(folder)[0]
-    if name in _HELPERS or name.startswith("jax"):
-        return True
-    return find_component(name) is not None
-
-
 def _split_folder(folder: str) -> tuple[str, str]:
     name, _, version = folder.removesuffix(".dist-info").partition("-")
     return canonicalize_name(name), version
 
 
 def _recorded(site: str, folder: str, files: Files) -> Iterator[str]:
-    """Yield the libraries that a distribution has installed."""
     text = files.read(f"{site}/{folder}/RECORD", _LARGEST_RECORD).decode("utf-8", "replace")
     try:
         for row in csv.reader(StringIO(text)):
@@ -225,7 +193,13 @@ class Reader:
 
     def seen(self, facts: CudaArch | None) -> Inspection:
         """Read all mapped files."""
-        packages = packages_of([file.path for file in self.mapped], self.files)
+        sites: dict[str, list[str]] = {}
+        for file in self.mapped:
+            if match := _SITE.match(file.path):
+                sites.setdefault(match[1], []).append(file.path)
+        packages = Packages({}, {}, {}, [])
+        for site, loaded in sites.items():
+            _look(site, loaded, self.files, packages)
         self.libraries = sort_libraries(libraries_of(self.mapped))
         found = conclude(self._findings(packages), facts)
         unknown = tuple(
@@ -237,14 +211,21 @@ class Reader:
 
     def _findings(self, packages: Packages) -> Findings:
         found = Findings()
-        found.observations += package_observations(packages)
+        found.observations += packages.stated
+        for site, versions in packages.versions.items():
+            answer = read_answer({"packages": versions}, site, NO_KNOWN_PACKAGES)
+            found.observations += (o for o in answer.observations if o.component != "python")
         spans = {file.path: file for file in self.mapped}
         for library in self.libraries:
             path = json_text(library.path)
             found.add_library(path)
-            version = self._text_of(spans[library.path]) if library.component == "nccl" else None
-            if version:
-                found.observations.append(Observation("nccl", version, path, "metadata"))
+            if library.component != "nccl":
+                continue
+            try:
+                if version := nccl_version(self._reach(spans[library.path])):
+                    found.observations.append(Observation("nccl", version, path, "metadata"))
+            except (OSError, BadInput) as error:
+                self.notes.append(f"{path} cannot be read: {quote_error(error)}")
         for file in self.mapped:
             if not _OF_NVIDIA.fullmatch(os.path.basename(file.path)):
                 self._add_code(file, packages.owners.get(file.path, ""), found)
@@ -252,13 +233,6 @@ class Reader:
         if python:
             found.observations.append(Observation("python", python, self.folder, "derived"))
         return found
-
-    def _text_of(self, file: MappedFile) -> str | None:
-        try:
-            return nccl_version(self._reach(file))
-        except (OSError, BadInput) as error:
-            self.notes.append(f"{json_text(file.path)} cannot be read: {quote_error(error)}")
-            return None
 
     def _add_code(self, file: MappedFile, owner: str, found: Findings) -> None:
         if _NO_FILES.match(file.path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,19 +17,12 @@ from compatgate.diagnostics.document import (
     describe_unknown_versions,
     find_user_driver,
     reported_variables,
-    stack_body,
     visible_devices,
 )
 from compatgate.diagnostics.loaded import LARGEST_MAPS, MappedFile, mapped_files
-from compatgate.diagnostics.mapped import (
-    Files,
-    Reader,
-    python_of,
-)
-from compatgate.discovery.driver import KernelDriver
+from compatgate.diagnostics.mapped import Files, Reader, python_of
 from compatgate.discovery.findings import Inspection
-from compatgate.discovery.nvidia_smi.report import Device, Report
-from compatgate.discovery.observations import ObservedPool
+from compatgate.discovery.nvidia_smi.report import Device
 from compatgate.discovery.probe import (
     Probe,
     describe_host,
@@ -37,6 +30,7 @@ from compatgate.discovery.probe import (
     local_pools,
     probe_gpus,
 )
+from compatgate.discovery.stated_stack import attach_remarks
 from compatgate.errors import BadInput, CompatgateError, NotFound, quote_error
 
 _LARGEST_ENVIRON = 4 * 1024 * 1024
@@ -131,76 +125,38 @@ def _namespaces(folder: str) -> tuple[str, str]:
     return os.readlink(f"{folder}/ns/mnt"), os.readlink(f"{folder}/root")
 
 
-class Host(Struct, frozen=True):
-    """The machine that a process runs on."""
-
-    report: Report | None
-    kernel: KernelDriver | None
-    notes: list[str]
-
-    @staticmethod
-    def here() -> Host:
-        """Inspect this machine."""
-        notes: list[str] = []
-        return Host(*probe_gpus(notes), notes)
-
-    def left_to(self, environment: Mapping[str, str], *, container: bool) -> Report | None:
-        """Return the report, limited to the GPUs visible to a process."""
-        if self.report is None:
-            return None
-        visible = visible_devices(self.report.devices, environment, container=container)
-        self.notes.extend(visible.notes)
-        return replace(self.report, devices=visible.devices, attached=None)
-
-    def pools(self, report: Report | None, facts: Facts) -> tuple[ObservedPool, ...]:
-        """Return the pools of a report of this machine."""
-        return local_pools(report, self.kernel, facts, self.notes) if report else ()
-
-    def document(self, seen: Inspection, pools: tuple[ObservedPool, ...]) -> dict[str, Any]:
-        """Return the probe document of an inspection."""
-        drivers = driver_observations(self.report, self.kernel)
-        return Probe(
-            pools,
-            stack_body(seen),
-            tuple(dict.fromkeys([*drivers, *seen.observations])),
-            tuple(dict.fromkeys(seen.conflicts)),
-            describe_host(pools, self.kernel, self.report, self.notes),
-        ).to_json()
-
-
 def probe_process(pid: int, facts: Facts) -> dict[str, Any]:
     """Return the probe document of a process: its stack, and the GPUs that it may use."""
     view = read_process(pid, facts.arch)
-    process, host = view.process, Host.here()
-    seen = add_user_driver(view, host)
-    seen = replace(
-        seen, open=(*describe_unknown_versions(process.libraries, seen.stack), *seen.open)
-    )
-    report = host.left_to(process.environment, container=process.container)
-    devices = None if report is None else tuple(map(describe_gpu, report.devices))
-    host.notes.extend(view.notes)
-    document = host.document(seen, host.pools(report, facts))
-    return {**document, "process": replace(process, devices=devices).to_json()}
+    process, seen = view.process, view.seen
+    notes: list[str] = []
+    report, kernel = probe_gpus(notes)
+    # the consequences of the loaded libcuda
+    driver = find_user_driver(list(process.libraries), kernel.version if kernel else None)
+    compat = (driver.compat,) if driver.compat else ()
+    stack = seen.stack | ({"cuda-compat": driver.compat.version} if driver.compat else {})
+    unknown = describe_unknown_versions(process.libraries, stack)
+    left = None
+    if report:
+        container = process.container
+        visible = visible_devices(report.devices, process.environment, notes, container=container)
+        process = replace(process, devices=tuple(map(_describe_gpu, visible)))
+        left = replace(report, devices=visible, attached=None)
+    notes += view.notes
+    pools = local_pools(left, kernel, facts, notes) if left else ()
+    conflicts = tuple(dict.fromkeys([*seen.conflicts, *driver.conflicts]))
+    left_open = dict.fromkeys([*unknown, *seen.open, *driver.open])
+    document = Probe(
+        pools,
+        attach_remarks(stack, left_open, conflicts),
+        tuple(dict.fromkeys([*driver_observations(report, kernel), *seen.observations, *compat])),
+        conflicts,
+        describe_host(pools, kernel, report, notes),
+    ).to_json()
+    return {**document, "process": process.to_json()}
 
 
-def add_user_driver(view: View, host: Host) -> Inspection:
-    """Add the consequences of the loaded libcuda to the inspection of a process."""
-    kernel = host.kernel.version if host.kernel else None
-    driver = find_user_driver(list(view.process.libraries), kernel)
-    stack, observations = dict(view.seen.stack), view.seen.observations
-    if driver.compat:
-        stack["cuda-compat"] = driver.compat.version
-        observations = (*observations, driver.compat)
-    return Inspection(
-        stack,
-        tuple(dict.fromkeys(observations)),
-        (*view.seen.conflicts, *driver.conflicts),
-        (*view.seen.open, *driver.open),
-    )
-
-
-def describe_gpu(device: Device) -> dict[str, Any]:
-    """Return a visible GPU in JSON form."""
+def _describe_gpu(device: Device) -> dict[str, Any]:
     return {
         "name": device.name,
         "uuid": device.uuid,

@@ -89,12 +89,6 @@ def _checksum(body: bytes | memoryview) -> bytes:
     return hashlib.sha256(body).hexdigest().encode() + b"\n"
 
 
-def remove_entry(folder: str, name: str) -> None:
-    """Remove a reading, if it exists."""
-    with suppress(OSError):
-        os.unlink(_entry_path(folder, name))
-
-
 def _entry_path(folder: str, name: str) -> str:
     return os.path.join(folder, name[:2], f"{name}.json")
 
@@ -153,7 +147,8 @@ class WheelCache:
     def forget(self) -> None:
         """Remove the results of members that were read or stored: the wheel has another digest."""
         for name in self._names:
-            remove_entry(self._folder or "", name)
+            with suppress(OSError):
+                os.unlink(_entry_path(self._folder or "", name))
 
     def _find(self, key: list[object], kind: type[T]) -> T | None:
         return read_struct(self._folder, self._name(key), kind) if self._folder else None

@@ -65,19 +65,16 @@ def read_objects(text: str, origin: str) -> tuple[Body, ...]:
 
 
 def _flatten(document: Any, origin: str) -> Iterator[Body]:
-    if document in (None, ""):
-        return
-    if isinstance(document, list):
-        for item in document:
+    items = document
+    if isinstance(document, dict) and str(document.get("kind", "")).endswith("List"):
+        items = document.get("items")
+    if isinstance(items, list):
+        for item in items:
             yield from _flatten(item, origin)
-        return
-    if not isinstance(document, dict):
+    elif isinstance(document, dict):
+        yield document
+    elif document not in (None, ""):
         raise BadInput("is not an object", field=origin, hint=_OBJECTS_HINT)
-    if str(document.get("kind", "")).endswith("List") and isinstance(document.get("items"), list):
-        for item in document["items"]:
-            yield from _flatten(item, origin)
-        return
-    yield document
 
 
 def nested_object(body: Any, *path: str) -> Body:
@@ -124,7 +121,14 @@ class DeclaredDriver(Struct, frozen=True):
         """Return whether the driver is for a node with these labels."""
         if any(labels.get(key) != value for key, value in self.selector.items()):
             return False
-        return not self.affinity or any(_matches_term(term, labels) for term in self.affinity)
+        terms = [  # fields select single nodes by name, which labels cannot decide
+            list_objects(term, "matchExpressions")
+            for term in self.affinity
+            if not list_objects(term, "matchFields")
+        ]  # an empty term matches nothing
+        return not self.affinity or any(
+            term and all(_matches_expression(one, labels) for one in term) for term in terms
+        )
 
 
 class Operator(Struct, frozen=True):
@@ -141,12 +145,6 @@ class Operator(Struct, frozen=True):
         names = " and ".join(one.origin for one in candidates)
         why = f"{names} both select the node, which the operator does not accept"
         return DeclaredDriver(names, candidates[0].name, why=why)
-
-
-def is_operator_object(body: Body) -> bool:
-    """Return whether an object belongs to the operator."""
-    group = scalar_text(body.get("apiVersion")).partition("/")[0]
-    return group == "nvidia.com" and body.get("kind") in (CLUSTER_POLICY, NVIDIA_DRIVER)
 
 
 def read_operator(bodies: Iterable[Body]) -> Operator:
@@ -171,24 +169,21 @@ def read_operator(bodies: Iterable[Body]) -> Operator:
             "driver.useNvidiaDriverCRD of the ClusterPolicy is not true: the operator does not"
             " follow the NVIDIADriver objects"
         )
-    stated = [_policy_driver(*pair) for pair in zip(policies, settings, strict=True)]
+    stated = []
+    for body, setting in zip(policies, settings, strict=True):
+        name = scalar_text(nested_object(body, "metadata").get("name")) or "cluster-policy"
+        origin = f"{CLUSTER_POLICY} {name}"
+        version, why = None, f"{origin}: the driver is installed by something else"
+        if read_flag(setting.get("enabled"), default=True):
+            without = "the operator installs its default version"
+            version, why = _driver_version(setting, origin, without)
+        stated.append(DeclaredDriver(origin, name, version, why))
     driver = stated[0]
     if len({one.version for one in stated}) > 1:
         names = " and ".join(one.origin for one in stated)
         why = f"{names} name different drivers, and the operator follows one of them"
         driver = DeclaredDriver(names, driver.name, why=why)
     return Operator((driver,), tuple(notes))
-
-
-def _policy_driver(body: Body, driver: Body) -> DeclaredDriver:
-    """Return the driver of a ClusterPolicy, by its settings."""
-    name = scalar_text(nested_object(body, "metadata").get("name")) or "cluster-policy"
-    origin = f"{CLUSTER_POLICY} {name}"
-    if not read_flag(driver.get("enabled"), default=True):
-        why = f"{origin}: the driver is installed by something else"
-        return DeclaredDriver(origin, name, why=why)
-    version, why = _driver_version(driver, origin, "the operator installs its default version")
-    return DeclaredDriver(origin, name, version, why)
 
 
 def _driver_object(body: Body) -> DeclaredDriver | None:
@@ -230,18 +225,8 @@ def _driver_version(driver: Body, origin: str, without: str) -> tuple[str | None
     return None, f"{origin}: {text[:60]!r} is not a driver's version"
 
 
-def _matches_term(term: Any, labels: Mapping[str, str]) -> bool:
-    """Return whether a node selector term matches; an empty one matches nothing.
-
-    Source: Kubernetes API reference, NodeSelectorTerm and NodeSelectorRequirement.
-    """
-    expressions = list_objects(term, "matchExpressions")
-    if not expressions or list_objects(term, "matchFields"):
-        return False  # fields select single nodes by name, which labels cannot decide
-    return all(_matches_expression(one, labels) for one in expressions)
-
-
 def _matches_expression(one: Body, labels: Mapping[str, str]) -> bool:
+    """Source: Kubernetes API reference, NodeSelectorTerm and NodeSelectorRequirement."""
     key, operator = scalar_text(one.get("key")), scalar_text(one.get("operator"))
     listed = one.get("values")
     values = [scalar_text(value) for value in listed] if isinstance(listed, list) else []
@@ -302,10 +287,16 @@ def draft_pool(pool: ObservedPool, why: dict[str, str] | None = None) -> DraftPo
 
 def draft_target(draft: Draft, name: str, table: Gpus) -> dict[str, Any]:
     """Return the ``Target`` document without unknown properties; import refuses such a document."""
-    pools = [replace(pool, **_product(pool, table)).to_body() for pool in draft.pools]
-    written = [
-        {key: pool[key] for key in PoolSpec.__struct_fields__ if key in pool} for pool in pools
-    ]
+    written = []
+    for pool in draft.pools:
+        if pool.gpu:  # by the product's name, with the product's processor where none is known
+            try:
+                gpu = resolve_gpu(pool.gpu, table)
+            except BadInput as error:
+                raise error.at(f"pools.{pool.name}") from None
+            pool = replace(pool, gpu=gpu.sku, cpu=pool.cpu or gpu.cpu)
+        body = pool.to_body()
+        written.append({key: body[key] for key in PoolSpec.__struct_fields__ if key in body})
     return {
         "apiVersion": API_VERSION,
         "kind": "Target",
@@ -314,24 +305,14 @@ def draft_target(draft: Draft, name: str, table: Gpus) -> dict[str, Any]:
     }
 
 
-def _product(pool: DraftPool, table: Gpus) -> dict[str, Any]:
-    """Add the product's name, and the processor of the product where none is known."""
-    if not pool.gpu:
-        return {}
-    try:
-        gpu = resolve_gpu(pool.gpu, table)
-    except BadInput as error:
-        raise error.at(f"pools.{pool.name}") from None
-    return {"gpu": gpu.sku, "cpu": pool.cpu or gpu.cpu}
-
-
 def read_drafts(texts: Iterable[tuple[str, str]], facts: Facts) -> Draft:
     """Read one or several files, each an origin (a file's name) and content, into one draft."""
     operators: list[Body] = []
     nodes: list[Node] = []
     for origin, text in texts:
         for body in read_objects(text, origin):
-            if is_operator_object(body):
+            group = scalar_text(body.get("apiVersion")).partition("/")[0]
+            if group == "nvidia.com" and body.get("kind") in (CLUSTER_POLICY, NVIDIA_DRIVER):
                 operators.append(body)
             elif body.get("kind") == "Node":
                 metadata = nested_object(body, "metadata")
@@ -349,27 +330,24 @@ def read_drafts(texts: Iterable[tuple[str, str]], facts: Facts) -> Draft:
 
 
 def _draft_nodes(nodes: Sequence[Node], operator: Operator, facts: Facts) -> Draft:
-    """Draft pools of nodes by their GPUs and the driver that the operator declares for them."""
     notes, why, described = list(operator.notes), dict[str, str](), []
     for node in nodes:
         declared = operator.for_node(node.labels) if operator.drivers else None
         has = node.labels.get(_DRIVER_LABEL)
+        notes += [declared.note] if declared and declared.note else []
         if declared is None:
             if operator.drivers and _PRODUCT_LABEL in node.labels:
                 notes.append(f"no driver is declared for node {node.name}")
-            described.append(node)
-            continue
-        notes += [declared.note] if declared.note else []
-        if declared.version is None:
+        elif declared.version is None:
             why["driver"] = declared.why
             notes.append(declared.why)
-            described.append(node)
-            continue
-        if has and has != declared.version:
-            notes.append(
-                f"{declared.origin} declares driver {declared.version}, {node.name} has {has}"
-            )
-        described.append(Node(node.name, {**node.labels, _DRIVER_LABEL: declared.version}))
+        else:
+            if has and has != declared.version:
+                notes.append(
+                    f"{declared.origin} declares driver {declared.version}, {node.name} has {has}"
+                )
+            node = Node(node.name, {**node.labels, _DRIVER_LABEL: declared.version})
+        described.append(node)
     grouped = group_nodes(described, facts)
     notes += [*grouped.notes, *(conflict.message for conflict in grouped.conflicts)]
     reasons = why or {"driver": "no label names it"}

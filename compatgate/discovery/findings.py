@@ -88,17 +88,14 @@ def find_toolkits(files: Iterable[CodeFile], facts: CudaArch | None) -> list[Obs
     toolkits = []
     series = {t.ptx_isa: cuda for cuda, t in facts.toolkits.items()} if facts else {}
     for file in files:
-        if file.cuda:
-            how = f"{file.origin}: compiled by it"
-            toolkits.append(Observation("cuda", file.cuda, how, "derived"))
-        elif file.ptx_isa and file.ptx_isa in series:
-            how = f"{file.origin}: has PTX ISA {file.ptx_isa}"
-            toolkits.append(Observation("cuda", series[file.ptx_isa], how, "derived"))
+        cuda = file.cuda or series.get(file.ptx_isa or "")
+        if cuda:
+            how = "compiled by it" if file.cuda else f"has PTX ISA {file.ptx_isa}"
+            toolkits.append(Observation("cuda", cuda, f"{file.origin}: {how}", "derived"))
     return toolkits
 
 
 def _covers(code: Arch, carried: set[Arch], facts: CudaArch) -> bool:
-    """Return whether other code runs on all GPUs that this code was made for."""
     if code in carried:
         return True
     if code.kind == "sass":
@@ -111,9 +108,9 @@ def _covers(code: Arch, carried: set[Arch], facts: CudaArch) -> bool:
 def is_embedded(file: CodeFile) -> bool:
     """Return whether a file belongs to NVIDIA or to a library within PyTorch: not compared."""
     name = file.origin.rpartition("/")[2]
-    if file.owner.startswith("nvidia-"):
-        return True
-    return bool(_NVIDIA_CODE.match(name) or _EMBEDDED_CODE.match(name))
+    return bool(
+        file.owner.startswith("nvidia-") or _NVIDIA_CODE.match(name) or _EMBEDDED_CODE.match(name)
+    )
 
 
 class Findings(Struct):
@@ -211,6 +208,16 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
         stack["measured"] = {name: record.to_stack() for name, record in measured.items()}
     if any(file.arch for file in loose):
         stack.setdefault("arch", [])  # code exists, but no architecture is common to all files
+    others = [
+        Conflict(
+            seen.component,
+            f"the stack has {seen.component} {stack[seen.component]}, {seen.origin} says "
+            f"{seen.version}",
+            stack[seen.component],
+        )
+        for seen in dict.fromkeys(found.majors)
+        if seen.component in stack and stack[seen.component].partition(".")[0] != seen.version
+    ]
     with_ptx = [file for file in found.files if file.ptx_isa]
     cuda = stack.get("cuda")
     newer = (  # PTX that an older driver cannot compile
@@ -221,7 +228,7 @@ def conclude(found: Findings, facts: CudaArch | None = None) -> Inspection:
     return Inspection(
         stack,
         tuple(dict.fromkeys([*observations, *found.majors, *(f.seen() for f in found.files)])),
-        (*conflicts, *_find_other_majors(stack, found.majors), *newer, *disagreements),
+        (*conflicts, *others, *newer, *disagreements),
         tuple(found.open),
     )
 
@@ -247,29 +254,15 @@ def _add_compiled(
 
 def select_records(stack: dict[str, Any], measured: Mapping[str, Record]) -> dict[str, Record]:
     """Return the records of the stack's releases; another witness may have decided a version."""
+
+    def public(version: str) -> str:
+        return version.partition("+")[0].partition(".post")[0]
+
     return {
         name: record
         for name, record in measured.items()
-        if name in stack and _public_version(stack[name]) == _public_version(record.version)
+        if name in stack and public(stack[name]) == public(record.version)
     }
-
-
-def _public_version(version: str) -> str:
-    return version.partition("+")[0].partition(".post")[0]
-
-
-def _find_other_majors(stack: dict[str, Any], majors: Iterable[Observation]) -> list[Conflict]:
-    """Return conflicts for libraries whose major version is not the stack's."""
-    return [
-        Conflict(
-            seen.component,
-            f"the stack has {seen.component} {stack[seen.component]}, {seen.origin} says "
-            f"{seen.version}",
-            stack[seen.component],
-        )
-        for seen in dict.fromkeys(majors)
-        if seen.component in stack and stack[seen.component].partition(".")[0] != seen.version
-    ]
 
 
 def _version_numbers(version: str) -> tuple[int, ...]:

@@ -40,15 +40,11 @@ METADATA_FOLDERS = (".dist-info", ".egg-info", "/EGG-INFO")
 
 
 class Distribution(Struct):
-    """An installed distribution.
+    """An installed distribution; its normalised name is empty until it is known.
 
-    Attributes:
-        folder: metadata folder below the root, without leading slash; for conda the path of the
-            record.
-        root: folder that paths of files are relative to.
-        name: normalised name, empty until it is known.
-        files: libraries and kernels in its list of files; None without a list.
-        by_conda: only a record of conda describes the distribution.
+    ``folder`` has its metadata, below the root and without leading slash; for conda it is the path
+    of the record. Paths of files are relative to ``root``; ``files`` are the libraries and kernels
+    in its list of files, None without a list. Of ``by_conda`` only a record of conda is known.
     """
 
     folder: str
@@ -67,9 +63,7 @@ class Distribution(Struct):
     def at(cls, folder: str) -> Distribution:
         """Start a distribution with its metadata folder, whose name may state its name."""
         above = posixpath.dirname(folder)
-        if folder.endswith("/EGG-INFO"):
-            return cls(folder, above, folders=(above,))
-        return cls(folder, above)
+        return cls(folder, above, folders=(above,) if folder.endswith("/EGG-INFO") else ())
 
     @property
     def wheel(self) -> str:
@@ -86,7 +80,9 @@ class Distribution(Struct):
     def take(self, file: str, data: bytes, origin: str) -> None:
         """Read one of `METADATA_FILES`."""
         if file in ("METADATA", "PKG-INFO"):
-            self._identify(data, origin)
+            if stated := parse_metadata(data):
+                self.identify(stated.package, stated.version, origin)
+                self.requires = stated.requires[:_MAX_REQUIREMENTS]
         elif file == "RECORD":
             self._list(_record_paths(data), self.root)
         elif file == "installed-files.txt":
@@ -104,11 +100,6 @@ class Distribution(Struct):
         self.name = self.name or str(canonicalize_name(name))
         self.version = self.version or version
         self.origin = self.origin or origin
-
-    def _identify(self, data: bytes, origin: str) -> None:
-        if stated := parse_metadata(data):
-            self.identify(stated.package, stated.version, origin)
-            self.requires = stated.requires[:_MAX_REQUIREMENTS]
 
     def _list(self, paths: Iterable[str], relative_to: str) -> None:
         self.files = frozenset(
@@ -168,7 +159,6 @@ def _is_code_file(path: str) -> bool:
 
 
 def _join_path(path: str, folder: str) -> str:
-    """Return a listed path relative to the root."""
     return posixpath.normpath(posixpath.join("/", folder, path)).lstrip("/")
 
 

@@ -22,11 +22,10 @@ from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import Packages
 from compatgate.core.facts.records import Library, Record
 from compatgate.core.stack_facts import CONDA
-from compatgate.core.versions import parse_version
 from compatgate.discovery.installed_metadata import Distribution
 from compatgate.discovery.lockfiles import stack_components
 from compatgate.discovery.lockfiles.stack_components import is_toolkit
-from compatgate.discovery.observations import Observation
+from compatgate.discovery.observations import Observation, is_version
 from compatgate.discovery.wheels.members import group_kernels
 from compatgate.discovery.wheels.names import (
     NO_TORCH_SYMBOLS,
@@ -37,9 +36,9 @@ from compatgate.discovery.wheels.names import (
     find_alternatives,
     find_torch_release,
     hash_symbol,
+    is_kernel_file,
     uses_gpu_libraries,
 )
-from compatgate.errors import BadInput
 
 _PACKAGES_WITHOUT_CODE = ("nothing", "options")
 """Packages without GPU code that a stack needs, whatever their names: their files decide."""
@@ -124,26 +123,30 @@ class Inventory(Struct):
                 record = add_missing_symbols(
                     record, part.files, part.distribution.root, torches, others
                 )
-            named = _is_named(part, record, known)
+            carries = known.carries(part.name)
+            holds = record is not None and bool(record.libraries or record.unread)
+            without_code = carries in _PACKAGES_WITHOUT_CODE
+            named = holds or (
+                not without_code
+                and (
+                    carries is not None
+                    or (record is None and known.why_named(part.name) is not None)
+                )
+            )
             if named and not is_framework(part.name):
                 one = part.distribution
-                version = (
-                    f"{one.version}+{CONDA}"
-                    if one.is_conda and "+" not in one.version
-                    else one.version
-                )
+                label = f"+{CONDA}" if one.is_conda and "+" not in one.version else ""
+                version = f"{one.version}{label}"
                 observations.append(Observation(part.name, version, one.origin, "metadata"))
-            if record is None or not (named or part.files) or _is_irrelevant(record, known):
+            irrelevant = is_framework(part.name) or carries is None or without_code
+            if record is None or not (named or part.files) or (irrelevant and not holds):
                 continue
-            before = measured.get(part.name)
-            if before is None:
-                measured[part.name] = record
-            elif before.version != record.version:
+            before = measured.setdefault(part.name, record)
+            if before.version != record.version:
                 continue  # another distribution decides; these files belong to no package
-            else:
-                paths = {library.path for library in before.libraries}
-                more = tuple(library for library in record.libraries if library.path not in paths)
-                measured[part.name] = replace(before, libraries=(*before.libraries, *more))
+            paths = {library.path for library in before.libraries}
+            more = tuple(library for library in record.libraries if library.path not in paths)
+            measured[part.name] = replace(before, libraries=(*before.libraries, *more))
             owned.update((file.origin, part.name) for file in part.files)
         return InstalledPackages(tuple(observations), dict(sorted(measured.items())), owned)
 
@@ -161,28 +164,19 @@ class Inventory(Struct):
                 files.setdefault(owner.folder, []).append(file)
         by_python = {one.name for one in self.distributions.values() if not one.by_conda}
         for distribution in self.distributions.values():
-            if distribution.by_conda and distribution.name in by_python:
-                continue  # the same package, whose own metadata says more
-            name = stack_name(distribution)
-            if name and _is_version(name, distribution.version):
+            name = distribution.name
+            if not name or (distribution.by_conda and name in by_python):
+                continue  # not known, or the same package, whose own metadata says more
+            # NVIDIA's libraries that are components (cuDNN, NCCL, cuBLAS) and parts of a framework
+            # (jaxlib) are no packages; CUDA's own come with ``cuda`` where conda installed them.
+            if resolved := stack_components.find_pypi_component(name):
+                name = resolved[0].name if resolved[0].kind == "framework" else ""
+            elif stack_components.belongs_to_component(name) or (
+                distribution.is_conda and is_toolkit(name)
+            ):
+                name = ""
+            if name and is_version(name, distribution.version):
                 yield _InstalledPart(name, distribution, files.get(distribution.folder, []))
-
-
-def stack_name(distribution: Distribution) -> str | None:
-    """Return the name of a distribution in a stack; None for libraries and parts.
-
-    NVIDIA's libraries that are components (cuDNN, NCCL, cuBLAS) and parts of a framework (jaxlib)
-    are no packages; CUDA's own libraries come with ``cuda`` where conda installed them.
-    """
-    name = distribution.name
-    if not name:
-        return None
-    resolved = stack_components.find_pypi_component(name)
-    if resolved:
-        return resolved[0].name if resolved[0].kind == "framework" else None
-    if stack_components.belongs_to_component(name) or (distribution.is_conda and is_toolkit(name)):
-        return None
-    return name
 
 
 class _Owners:
@@ -227,8 +221,7 @@ def _record(part: _InstalledPart, toolkits: Mapping[str, str]) -> Record | None:
     if not part.files and one.files != frozenset():
         return None  # no list of files, or listed files were excluded or are in unread layers
     read = [file.library for file in part.files if file.library]
-    kernels = group_kernels(read)
-    shared = [library for library in read if library.path not in kernels.paths]
+    shared = [library for library in read if not is_kernel_file(library.path)]
     libraries = drop_package_links(
         shared, [library for library in shared if uses_gpu_libraries(library)]
     )
@@ -239,7 +232,7 @@ def _record(part: _InstalledPart, toolkits: Mapping[str, str]) -> Record | None:
             torch=None if part.name == "torch" else library.torch,
             opens=(),
         )
-        for library in [*libraries, *kernels.libraries]
+        for library in [*libraries, *group_kernels(read)]
     ]
     libraries.sort(key=lambda library: library.path)
     # An unread file leaves its package open; for torch only the code matters.
@@ -260,36 +253,6 @@ def _record(part: _InstalledPart, toolkits: Mapping[str, str]) -> Record | None:
 
 def _path_inside(path: str, distribution: Distribution) -> str:
     return path.removeprefix(f"{distribution.root}/") if distribution.root else path
-
-
-def _is_named(part: _InstalledPart, record: Record | None, known: Packages) -> bool:
-    """Return whether a package belongs in the stack, by its files or else by the facts."""
-    if record is not None and (record.libraries or record.unread):
-        return True
-    carries = known.carries(part.name)
-    if carries in _PACKAGES_WITHOUT_CODE:
-        return False
-    if carries is not None:
-        return True
-    return record is None and known.why_named(part.name) is not None
-
-
-def _is_irrelevant(record: Record, known: Packages) -> bool:
-    """Return whether no file of a package concerns GPUs."""
-    if record.libraries or record.unread:
-        return False
-    return is_framework(record.package) or known.carries(record.package) in (
-        None,
-        *_PACKAGES_WITHOUT_CODE,
-    )
-
-
-def _is_version(name: str, version: str) -> bool:
-    try:
-        parse_version(name, version)
-    except BadInput:
-        return False
-    return True
 
 
 class InstalledTorch(Struct, frozen=True):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 from contextlib import closing
 from zipfile import ZipInfo
 
@@ -51,13 +51,6 @@ def inspect_path(
     path: str, facts: CudaArch | None = None, known: Packages = NO_KNOWN_PACKAGES
 ) -> Inspection:
     """Return the stack in a library, object, fatbinary, cubin, PTX file, wheel or folder."""
-    return conclude(find_in_path(path, known, facts), facts)
-
-
-def find_in_path(
-    path: str, known: Packages = NO_KNOWN_PACKAGES, facts: CudaArch | None = None
-) -> Findings:
-    """Return the findings in a file or folder; raise as `inspect_path`."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -65,15 +58,12 @@ def find_in_path(
     except (OSError, ValueError) as error:
         raise BadInput(f"cannot be read: {quote_error(error)}", field=path) from None
     if stat.S_ISDIR(mode):
-        return find_in_folder(path, known, facts)
-    if not stat.S_ISREG(mode):
+        found = find_in_folder(path, known, facts)
+    elif stat.S_ISREG(mode):
+        found = find_in_wheel(path) if path.endswith(".whl") else find_in_file(path)
+    else:
         raise BadInput("is neither a file nor a folder", field=path)
-    return find_in_wheel(path) if is_wheel(path) else find_in_file(path)
-
-
-def is_wheel(path: str) -> bool:
-    """Return whether the path is a zip file with the ending of a wheel."""
-    return os.path.isfile(path) and path.endswith(".whl")
+    return conclude(found, facts)
 
 
 def find_in_wheel(path: str) -> Findings:
@@ -89,7 +79,12 @@ def find_in_wheel(path: str) -> Findings:
         libraries = [m for m in archive.members if is_any_library(m.filename)]
         archive.check_sizes(libraries)
         found.add_packages({identity.package: identity.version}, label)
-        found.observations += _runtime(identity.requires, label)
+        # The CUDA runtime that a wheel pins runs the code of several toolkits: PyTorch 2.15 for
+        # CUDA 13.2 carries kernels that CUDA 13.4 compiled.
+        always = (one for one in identity.requires if "extra" not in one.partition(";")[2])
+        if match := next(filter(None, map(_RUNTIME.match, always)), None):
+            origin = f"{label}: requires {match['name']} {match['cuda']}"
+            found.observations.append(Observation("cuda", match["cuda"], origin, "metadata"))
         for member in libraries:
             origin = f"{label}: {member.filename}"
             found.add_library(origin)
@@ -112,21 +107,7 @@ def _read_code(archive: Archive, member: ZipInfo, origin: str) -> list[GpuCode]:
     return codes
 
 
-def _runtime(requires: Sequence[str], label: str) -> Iterator[Observation]:
-    """Return the CUDA runtime that a wheel pins, which runs the code of several toolkits.
-
-    PyTorch 2.15 for CUDA 13.2 carries kernels that CUDA 13.4 compiled.
-    """
-    for text in requires:
-        if (match := _RUNTIME.match(text)) and "extra" not in text.partition(";")[2]:
-            origin = f"{label}: requires {match['name']} {match['cuda']}"
-            yield Observation("cuda", match["cuda"], origin, "metadata")
-            return
-
-
-def find_in_folder(
-    path: str, known: Packages = NO_KNOWN_PACKAGES, facts: CudaArch | None = None
-) -> Findings:
+def find_in_folder(path: str, known: Packages, facts: CudaArch | None) -> Findings:
     """Return distributions, CUDA libraries and GPU code below a folder.
 
     Symbolic links to folders are not followed, those to files only within the folder. A library
@@ -272,14 +253,12 @@ def _add_metadata(inventory: Inventory, root: str, folder: str, path: str) -> No
         one.files = frozenset(
             os.path.relpath(os.path.realpath(os.path.join(root, file)), root) for file in one.files
         )
-    one.folders = tuple(_folder_below(root, folder) for folder in one.folders)
-
-
-def _folder_below(root: str, folder: str) -> str:
-    """Return the folder of an editable install below the root of an image or host."""
-    real = os.path.realpath(os.sep + folder)
-    inside = real.startswith(root.rstrip(os.sep) + os.sep)
-    return os.path.relpath(real, root) if inside else folder
+    # folders of editable installs are those of this machine, not below the root that is read
+    real = {below: os.path.realpath(os.sep + below) for below in one.folders}
+    one.folders = tuple(
+        os.path.relpath(there, root) if there.startswith(root.rstrip(os.sep) + os.sep) else below
+        for below, there in real.items()
+    )
 
 
 def _read_bytes(path: str, largest: int) -> bytes:

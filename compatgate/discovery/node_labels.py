@@ -10,6 +10,7 @@ exist, with and without MIG strategy and sharing).
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -98,7 +99,14 @@ def read_nodes(text: str, *, origin: str = "node labels") -> tuple[Node, ...]:
     if not clean:
         raise BadInput("is empty", field=origin, hint=_HINT)
     if clean.startswith(("{", "[")):
-        nodes = _parse_json(clean, origin)
+        try:
+            try:
+                nodes = _nodes(msgspec.json.decode(clean, type=_Object), origin)
+            except msgspec.ValidationError:
+                nodes = tuple(_parse_document(msgspec.json.decode(clean), origin))
+        except (msgspec.DecodeError, RecursionError) as error:
+            what = f"is not JSON: {quote_error(error)}"
+            raise BadInput(what, field=origin, hint=_HINT) from None
     else:
         nodes = _parse_pairs(clean) or tuple(
             node
@@ -110,16 +118,6 @@ def read_nodes(text: str, *, origin: str = "node labels") -> tuple[Node, ...]:
     if len(nodes) > MAX_NODES:
         raise BadInput(f"names more than {MAX_NODES} nodes", field=origin)
     return nodes
-
-
-def _parse_json(text: str, origin: str) -> tuple[Node, ...]:
-    try:
-        try:
-            return _nodes(msgspec.json.decode(text, type=_Object), origin)
-        except msgspec.ValidationError:
-            return tuple(_parse_document(msgspec.json.decode(text), origin))
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise BadInput(f"is not JSON: {quote_error(error)}", field=origin, hint=_HINT) from None
 
 
 def _nodes(found: _Object, origin: str) -> tuple[Node, ...]:
@@ -214,7 +212,9 @@ def describe_node(labels: Mapping[str, str]) -> NodeDescription:
     report = Report(
         NODE_LABELS,
         driver=_driver(labels),
-        cuda=_cuda(labels),
+        # GFD calls the newest CUDA that the driver supports the runtime
+        cuda=_major_minor(labels, "nvidia.com/cuda.runtime-version")
+        or _major_minor(labels, "nvidia.com/cuda.runtime"),
         os="windows" if system == "windows" else "linux",
         devices=devices,
         node=read_label_parts(labels),
@@ -230,45 +230,31 @@ def label_platform(labels: Mapping[str, str], report: Report | None, facts: Fact
 
 def _devices(labels: Mapping[str, str]) -> tuple[tuple[Device, ...], str]:
     product = labels.get(f"{_GPU}.product", "")
-    slices = tuple(_mig_slices(labels, product))
+    capability = _major_minor(labels, f"{_GPU}.compute")
+    slices: tuple[Device, ...] = ()  # MIG strategy ``mixed``: each kind has labels of its own
+    resources = {match["resource"] for name in labels if (match := _MIG.fullmatch(name))}
+    for resource in sorted(resources):
+        profile = resource.removeprefix("mig-")
+        named = labels.get(f"nvidia.com/{resource}.product") or f"{product}-MIG-{profile}"
+        device = Device(named.removesuffix("-SHARED"), capability=capability)
+        slices += (device,) * _count(labels.get(f"nvidia.com/{resource}.count"))
     if product.endswith((_INVALID, f"{_INVALID}-SHARED")):
         return (
             slices,
             "the node's MIG devices do not fit the strategy 'single', so GFD labels none of them",
         )
-    whole = _whole_gpus(labels, product)
-    if slices and labels.get(f"{_GPU}.replicas") == "0":
-        whole = ()  # GFD: every GPU of this product is in MIG mode, none is allocated whole
+    whole: tuple[Device, ...] = ()
+    # GFD, replicas 0: every GPU of this product is in MIG mode, none is allocated whole
+    if (product or capability) and not (slices and labels.get(f"{_GPU}.replicas") == "0"):
+        name = product.removesuffix("-SHARED") or str(capability)
+        memory = labels.get(f"{_GPU}.memory", "")
+        mib = int(memory) if _number(memory) else 0
+        device = Device(name, memory_mib=mib or None, capability=capability)
+        whole = (device,) * _count(labels.get(f"{_GPU}.count"))
     note = ""
     if not whole and not slices and any(labels.get(name) == "true" for name in _PRESENT):
         note = "the node has an NVIDIA device that no label of GPU Feature Discovery names"
     return (*whole, *slices), note
-
-
-def _whole_gpus(labels: Mapping[str, str], product: str) -> tuple[Device, ...]:
-    capability = _capability(labels)
-    count = _count(labels.get(f"{_GPU}.count"))
-    if not product and not capability:
-        return ()
-    name = product.removesuffix("-SHARED") or str(capability)
-    memory = labels.get(f"{_GPU}.memory", "")
-    mib = int(memory) if _number(memory) else 0
-    return (Device(name, memory_mib=mib or None, capability=capability),) * count
-
-
-def _mig_slices(labels: Mapping[str, str], product: str) -> Iterator[Device]:
-    """Yield the MIG devices of strategy ``mixed``, each kind with labels of its own."""
-    resources = {match["resource"] for name in labels if (match := _MIG.fullmatch(name))}
-    for resource in sorted(resources):
-        profile = resource.removeprefix("mig-")
-        named = labels.get(f"nvidia.com/{resource}.product") or f"{product}-MIG-{profile}"
-        device = Device(named.removesuffix("-SHARED"), capability=_capability(labels))
-        yield from (device,) * _count(labels.get(f"nvidia.com/{resource}.count"))
-
-
-def _capability(labels: Mapping[str, str]) -> str | None:
-    major, minor = labels.get(f"{_GPU}.compute.major"), labels.get(f"{_GPU}.compute.minor")
-    return f"{major}.{minor}" if _number(major) and _number(minor) else None
 
 
 def _driver(labels: Mapping[str, str]) -> str | None:
@@ -284,14 +270,9 @@ def _driver(labels: Mapping[str, str]) -> str | None:
     return None
 
 
-def _cuda(labels: Mapping[str, str]) -> str | None:
-    """Return the newest CUDA that the driver supports; GFD calls it the runtime."""
-    for prefix in ("runtime-version", "runtime"):
-        major = labels.get(f"nvidia.com/cuda.{prefix}.major")
-        minor = labels.get(f"nvidia.com/cuda.{prefix}.minor")
-        if _number(major) and _number(minor):
-            return f"{major}.{minor}"
-    return None
+def _major_minor(labels: Mapping[str, str], prefix: str) -> str | None:
+    major, minor = labels.get(f"{prefix}.major"), labels.get(f"{prefix}.minor")
+    return f"{major}.{minor}" if _number(major) and _number(minor) else None
 
 
 def _number(text: str | None) -> bool:
@@ -316,7 +297,7 @@ class NodePools(Struct, frozen=True):
 
 def group_nodes(nodes: Iterable[Node], facts: Facts, *, origin: str = "node labels") -> NodePools:
     """Group nodes by their GPUs, driver, system, CPU, platform, kernel and distribution."""
-    pools: dict[ObservedPool, int] = {}
+    pools: Counter[ObservedPool] = Counter()
     without: list[str] = []
     notes: dict[str, list[str]] = {}
     conflicts: dict[Conflict, None] = {}
@@ -326,18 +307,28 @@ def group_nodes(nodes: Iterable[Node], facts: Facts, *, origin: str = "node labe
             notes.setdefault(described.note, []).append(node.name)
         elif described.report is None:
             without.append(node.name)
-        for pool in _pools(node, described, facts, notes, conflicts):
-            pools[pool] = pools.get(pool, 0) + 1
+        pools.update(_pools(node, described, facts, notes, conflicts))
     if pools and without:
         notes["no label names a GPU"] = without
-    sentences = tuple(f"{_names(names)}{note}" for note, names in notes.items())
+    sentences: list[str] = []
+    for note, names in notes.items():
+        shown = [name for name in names if name]  # a text may hold labels alone
+        listed = ", ".join(shown[:_MAX_NAMES]) + (", ..." if len(shown) > _MAX_NAMES else "")
+        plural = "s" if len(shown) > 1 else ""
+        sentences.append(f"{len(shown)} node{plural} ({listed}): {note}" if shown else note)
     if not pools:
         raise BadInput(
             "no node is labelled with a GPU" + (f": {'; '.join(sentences)}" if sentences else ""),
             field=origin,
             hint="GPU Feature Discovery writes nvidia.com/gpu.product and its companions",
         )
-    return NodePools(tuple(_count_and_name(pools)), sentences, tuple(conflicts))
+    counted = []
+    taken: Counter[str] = Counter()
+    for pool, count in pools.items():  # those of one GPU get distinct names
+        taken[pool.name] += 1
+        name = f"{pool.name}-{taken[pool.name]}" if taken[pool.name] > 1 else pool.name
+        counted.append(replace(pool, nodes=count, name=name))
+    return NodePools(tuple(counted), tuple(sentences), tuple(conflicts))
 
 
 def _pools(
@@ -356,31 +347,5 @@ def _pools(
         notes.setdefault(note, []).append(node.name)
     conflicts |= dict.fromkeys(find_disagreements(described.report, facts))
     # A pool may have 8 GPUs on one node and 4 on another.
-    return [
-        replace(
-            pool,
-            cpu=described.cpu,
-            devices=1,
-            platform=platform or pool.platform,
-            sharing=sharing,
-        )
-        for pool in pools.pools
-    ]
-
-
-def _count_and_name(pools: dict[ObservedPool, int]) -> Iterator[ObservedPool]:
-    """Yield the pools with their number of nodes; those of one GPU get distinct names."""
-    taken: dict[str, int] = {}
-    for pool, count in pools.items():
-        number = taken[pool.name] = taken.get(pool.name, 0) + 1
-        name = f"{pool.name}-{number}" if number > 1 else pool.name
-        yield replace(pool, nodes=count, name=name)
-
-
-def _names(names: list[str]) -> str:
-    """Return ``3 nodes (a, b, c): ``; ``""`` for labels without a node's name."""
-    shown = [name for name in names if name]
-    if not shown:
-        return ""
-    listed = ", ".join(shown[:_MAX_NAMES]) + (", ..." if len(shown) > _MAX_NAMES else "")
-    return f"{len(shown)} node{'s' if len(shown) > 1 else ''} ({listed}): "
+    common = {"cpu": described.cpu, "devices": 1, "sharing": sharing}
+    return [replace(pool, platform=platform or pool.platform, **common) for pool in pools.pools]

@@ -77,6 +77,15 @@ class ObservedPool(Struct, frozen=True):
         return replace(self, platform=self.platform or platform, node=parts)
 
 
+def is_version(component: str, text: str) -> bool:
+    """Return whether a text is a version of a component."""
+    try:
+        parse_version(component, text)
+    except BadInput:
+        return False
+    return True
+
+
 def observe_version(
     component: str,
     version: str,
@@ -110,11 +119,8 @@ def settle(
         if component not in _NOT_STACK:
             stack[component] = best.version
         for other in witnesses[1:]:
-            first, second = (_observed_version(best), _observed_version(other))
-            if first is None or second is None:
-                same = best.version == other.version
-            else:
-                same = agree(first, second)
+            first, second = _observed_version(best), _observed_version(other)
+            same = agree(first, second) if first and second else best.version == other.version
             if not same:
                 message = (
                     f"{best.origin} says {best.component} {best.version}, "

@@ -51,11 +51,9 @@ class PastedText(Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def read_pasted(
-    text: str, facts: Facts, signals: dict[str, Any], platform: Platform = _LINUX
-) -> PastedText:
+def read_pasted(text: str, facts: Facts, signals: dict[str, Any]) -> PastedText:
     """Recognise and read pasted text; ``signals`` are the facts about files of images."""
-    from compatgate.discovery.sbom.read import is_bill
+    from compatgate.discovery.sbom.read import is_bill, read_sbom
 
     given = text.strip()
     if not given:
@@ -71,14 +69,17 @@ def read_pasted(
         probe = probe_output(text, facts, origin=_NAME)
         return _to_pasted("nvidia-smi output", _draft_probe(probe))
     if _DOCKERFILE.match(given):
-        return _read_dockerfile(text, platform, facts.packages, signals)
+        return _read_dockerfile(text, facts.packages, signals)
     if is_bill(given):
-        return _read_bill(text, platform, facts.packages, signals)
+        reading = read_sbom(
+            _NAME, text.encode(), known=facts.packages, signals=signals, platform=_LINUX
+        )
+        return PastedText("a bill of materials", _settle_stack(reading, ()))
     if _LABELS.search(given) and not _OBJECT.search(given):
         return _to_pasted("node labels", _draft_probe(probe_labels(text, facts, origin=_NAME)))
     if _OBJECT.search(given):
         return _to_pasted("Kubernetes objects", read_drafts([(_NAME, text)], facts))
-    return _read_lock(text, platform, facts.packages)
+    return _read_lock(text, facts.packages)
 
 
 def _to_pasted(kind: str, draft: Draft) -> PastedText:
@@ -93,31 +94,20 @@ def _draft_probe(probe: Probe) -> Draft:
     return Draft(tuple(map(draft_pool, probe.pools)), (*notes, *conflicts))
 
 
-def _read_bill(
-    text: str, platform: Platform, known: Packages, signals: dict[str, Any]
-) -> PastedText:
-    from compatgate.discovery.sbom.read import read_sbom
-
-    reading = read_sbom(_NAME, text.encode(), known=known, signals=signals, platform=platform)
-    return PastedText("a bill of materials", _settle_stack(reading, ()))
-
-
-def _read_dockerfile(
-    text: str, platform: Platform, known: Packages, signals: dict[str, Any]
-) -> PastedText:
+def _read_dockerfile(text: str, known: Packages, signals: dict[str, Any]) -> PastedText:
     """Return the image that a Dockerfile begins from; what its lines bring is open."""
     from compatgate.discovery.dockerfile import read_dockerfile
 
-    reading = read_dockerfile(_NAME, text.encode(), known=known, signals=signals, platform=platform)
+    reading = read_dockerfile(_NAME, text.encode(), known=known, signals=signals, platform=_LINUX)
     if not reading.base:
         stack, conflicts = settle(reading.observations)
         return PastedText("a Dockerfile", attach_remarks(stack, reading.open, conflicts))
     return PastedText("a Dockerfile", attach_remarks({}, reading.open, ()), image=reading.base)
 
 
-def _read_lock(text: str, platform: Platform, known: Packages) -> PastedText:
+def _read_lock(text: str, known: Packages) -> PastedText:
     try:
-        reading = read_lockfile(_NAME, text.encode(), known=known, platform=platform)
+        reading = read_lockfile(_NAME, text.encode(), known=known, platform=_LINUX)
     except BadInput as error:
         if error.field == _NAME:
             error.field, error.hint = "pasted", _HINT

@@ -22,8 +22,7 @@ from compatgate.core.request import CPU_NAMES
 from compatgate.discovery.driver import KernelDriver, read_kernel_driver, read_nvml
 from compatgate.discovery.findings import select_records
 from compatgate.discovery.libraries import find_libraries, note_unused_compat
-from compatgate.discovery.machine.files import Root
-from compatgate.discovery.machine.observe import observe_machine
+from compatgate.discovery.machine.observe import Root, observe_machine
 from compatgate.discovery.node_labels import group_nodes, read_nodes
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import Report, find_disagreements, group_pools
@@ -112,8 +111,13 @@ def probe_machine(facts: Facts, *, python: str | None = None, root: str = "/") -
 def probe_gpus(notes: list[str]) -> tuple[Report | None, KernelDriver | None]:
     """Return this machine's GPUs and kernel driver; add notes on missing answers."""
     report = read_nvml() or _run_nvidia_smi(notes)
-    if report:
-        report = replace(report, os=_system(report))
+    try:
+        with open("/proc/version", encoding="utf-8", errors="replace") as file:
+            system = "wsl" if "microsoft" in file.read().lower() else ""
+    except OSError:
+        system = "windows" if os.name == "nt" else ""
+    if report and system:
+        report = replace(report, os=system)
     return report, read_kernel_driver()
 
 
@@ -164,14 +168,6 @@ def driver_observations(report: Report | None, kernel: KernelDriver | None) -> l
     if report and report.cuda:
         found.append(Observation(DRIVER_CUDA, report.cuda, f"nvidia-smi ({report.form})"))
     return found
-
-
-def _system(report: Report) -> str:
-    try:
-        with open("/proc/version", encoding="utf-8", errors="replace") as file:
-            return "wsl" if "microsoft" in file.read().lower() else report.os
-    except OSError:
-        return "windows" if os.name == "nt" else report.os
 
 
 def _cpu() -> str:

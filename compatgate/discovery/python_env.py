@@ -124,21 +124,19 @@ def _read_folders(places: Any, known: Packages, facts: CudaArch | None) -> Findi
     """Read the package folders of an interpreter; None where none can be read."""
     from compatgate.discovery.local import find_in_folder
 
-    found: Findings | None = None
     names = places if isinstance(places, list) else []
     real = dict.fromkeys(os.path.realpath(n) for n in names if isinstance(n, str) and n)
-    for place in list(real)[:MAX_FOLDERS]:
-        if os.path.isdir(place) and os.path.basename(place).endswith("-packages"):
-            more = find_in_folder(place, known, facts)
-            if found is None:
-                found = more
-            else:
-                found.extend(more)
-    return found
+    found = [
+        find_in_folder(place, known, facts)
+        for place in list(real)[:MAX_FOLDERS]
+        if os.path.isdir(place) and os.path.basename(place).endswith("-packages")
+    ]
+    for more in found[1:]:
+        found[0].extend(more)
+    return found[0] if found else None
 
 
 def _add_files(answer: Environment, files: Findings, python: str) -> Environment:
-    """Add the GPU packages in an interpreter's files to its answer."""
     asked = {observation.component for observation in answer.observations}
     packages = [
         replace(observation, origin=f"{python}: package {observation.component}")
@@ -183,24 +181,17 @@ def read_answer(document: dict[str, Any], python: str, known: Packages) -> Envir
     arch = torch.get("arch")
     notes = [f"{python}: {note}" for note in document.get("notes") or ()]
     conda = frozenset(document.get("conda") or ())
+    observations = [*measured, *stated.observations, *gpu.observations]
+    for place, seen in enumerate(observations):  # conda's frameworks are other builds than PyPI's
+        component, cuda = seen.component, torch.get("cuda")
+        if is_framework(component) and "+" not in seen.version and component in conda:
+            label = f".cu{cuda.replace('.', '')}" if cuda and component == "torch" else ""
+            observations[place] = replace(seen, version=f"{seen.version}+{CONDA}{label}")
     return Environment(
-        tuple(
-            _add_conda_label(o, conda, torch.get("cuda"))
-            for o in (*measured, *stated.observations, *gpu.observations)
-        ),
+        tuple(observations),
         arch=tuple(arch) if arch else None,
         notes=(*notes, *stated.open, *gpu.open),
     )
-
-
-def _add_conda_label(seen: Observation, conda: frozenset[str], cuda: str | None) -> Observation:
-    """Label a framework that conda installed, which is another build than PyPI's wheel."""
-    if not is_framework(seen.component) or "+" in seen.version:
-        return seen
-    if seen.component not in conda:
-        return seen
-    label = f".cu{cuda.replace('.', '')}" if cuda and seen.component == "torch" else ""
-    return replace(seen, version=f"{seen.version}+{CONDA}{label}")
 
 
 def _interpreter(python: str) -> str:
@@ -250,7 +241,6 @@ def _run(interpreter: str, timeout_s: float) -> bytes:
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
-    """Kill the process group that the process leads."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except (ProcessLookupError, PermissionError):

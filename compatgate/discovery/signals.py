@@ -16,10 +16,8 @@ from typing import Any
 from msgspec import Struct
 
 from compatgate.core.components import find_component, is_framework
-from compatgate.core.versions import parse_version
 from compatgate.core.vocabulary import BUILT_PER_CUDA
-from compatgate.discovery.observations import Confidence, Observation
-from compatgate.errors import BadInput
+from compatgate.discovery.observations import Confidence, Observation, is_version
 
 CUDA_COMPAT = "cuda-compat"
 COMPAT_USE = "cuda-compat-use"
@@ -48,28 +46,18 @@ class Signal(Struct, frozen=True):
     families: tuple[str, ...]
 
 
-class PackagePattern(Struct, frozen=True):
-    """Names of distribution packages that belong to a component."""
-
-    pattern: re.Pattern[str]
-    component: str
-
-
 class Signals(Struct, frozen=True):
-    """The published variables, labels and package names of images."""
+    """The published variables, labels and package names of images, each with its component."""
 
     environment: tuple[Signal, ...]
     labels: tuple[Signal, ...]
-    packages: tuple[PackagePattern, ...]
+    packages: tuple[tuple[re.Pattern[str], str], ...]
     conda: dict[str, str]
     ignored: frozenset[str]
 
     def package(self, name: str) -> str | None:
         """Return the component of a dpkg, rpm or apk package, None for other packages."""
-        for known in self.packages:
-            if known.pattern.fullmatch(name):
-                return known.component
-        return None
+        return next((one for pattern, one in self.packages if pattern.fullmatch(name)), None)
 
 
 def read_signals(document: Mapping[str, Any]) -> Signals:
@@ -80,7 +68,7 @@ def read_signals(document: Mapping[str, Any]) -> Signals:
         environment=tuple(_read_rows(environment)),
         labels=tuple(_read_rows(document["labels"])),
         packages=tuple(
-            PackagePattern(_pattern(row["name"]), component)
+            (_pattern(row["name"]), component)
             for row in (*on_disk["dpkg"], *on_disk["rpm"])
             if (component := _component(str(row["component"]))) is not None
         ),
@@ -162,22 +150,17 @@ def split_package(text: str) -> tuple[str, str] | None:
 def tidy_version(component: str, text: str, package: str = "") -> str | None:
     """Return a version without the distribution's additions; None when the component has none.
 
-    Args:
-        text: ``12.4.127-1``, ``"12.4.1-1"``, ``8.9.6.50-1+cuda11.8``, ``13.0.2.006``,
-            ``8.2.1.8+cuda11.4.2.006``.
-        package: name of the package; ``libcudnn9-cuda-12`` names the CUDA of the build.
-
-    Returns:
-        ``12.4.127``, ``12.4.1``, ``8.9.6.50+cu118``, ``13.0.2``, ``8.2.1.8+cu114``.
+    Of ``12.4.127-1`` 12.4.127, of ``8.9.6.50-1+cuda11.8`` 8.9.6.50+cu118, of ``13.0.2.006`` 13.0.2;
+    a package like ``libcudnn9-cuda-12`` names the CUDA of the build.
     """
     whole = _EPOCH.sub("", text.strip().strip("\"'"))
-    if is_framework(component):
-        return _checked_version(component, whole)
-    label = _cuda_label(component, whole, package)
-    plain = re.split(r"[-+~]", whole, maxsplit=1)[0]
-    if component == "cuda":
-        plain = ".".join(plain.split(".")[:3])  # the fourth part is a build number
-    return _checked_version(component, plain + label)
+    if not is_framework(component):
+        label = _cuda_label(component, whole, package)
+        plain = re.split(r"[-+~]", whole, maxsplit=1)[0]
+        if component == "cuda":
+            plain = ".".join(plain.split(".")[:3])  # the fourth part is a build number
+        whole = plain + label
+    return whole if is_version(component, whole) else None
 
 
 def _cuda_label(component: str, whole: str, package: str) -> str:
@@ -189,11 +172,3 @@ def _cuda_label(component: str, whole: str, package: str) -> str:
     match = _CUDA.search(whole.partition("+")[2] or whole.partition("-")[2])
     match = match or _CUDA.search(package)
     return f"+cu{match[1]}{match[2] or ''}" if match else ""
-
-
-def _checked_version(component: str, version: str) -> str | None:
-    try:
-        parse_version(component, version)
-    except BadInput:
-        return None
-    return version

@@ -5,6 +5,7 @@ This module imports the core alone, so that ``check --pool`` and image readers s
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -32,8 +33,19 @@ def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable
     body: Body = {}
     sentences = list(left)
     for name, value in stack.items():
+        if name == "measured":
+            body[name] = {}
+            for part, record in value.items():
+                try:
+                    SPECIAL_KEYS["measured"]({part: record})
+                except CompatgateError as error:
+                    why = f"what its files hold cannot be used: {error.detail}"
+                    sentences.append(f"{part}: {why}")
+                else:
+                    body[name][part] = record
+            continue
         if name in (*_NAMED_REMARKS, "content", "alternatives"):
-            body[name] = _usable_records(value, sentences) if name == "measured" else value
+            body[name] = value
             continue
         try:
             parse_stack({name: value})
@@ -50,21 +62,7 @@ def attach_remarks(stack: Mapping[str, Any], left: Iterable[str], said: Iterable
     }
 
 
-def _usable_records(measured: Mapping[str, Any], sentences: list[str]) -> Body:
-    """Return the valid records; add a sentence about each of the others."""
-    records: Body = {}
-    for name, record in measured.items():
-        try:
-            SPECIAL_KEYS["measured"]({name: record})
-        except CompatgateError as error:
-            sentences.append(f"{name}: what its files hold cannot be used: {error.detail}")
-        else:
-            records[name] = record
-    return records
-
-
 def _limit_sentences(sentences: list[str]) -> list[str]:
-    """Cut sentences to the limit of a question, with room for stated ones."""
     room = MAX_REMARKS // 2
     if len(sentences) <= room:
         return sentences
@@ -77,10 +75,10 @@ def attach_wheels(body: Body, wheels: Mapping[str, Wheel]) -> Body:
     return {**body, "wheels": files} if files else body
 
 
-def prefer_detected(shown: Body, stated: Mapping[str, Any], by: str) -> Body:
-    """Join two stacks: the detected one wins, and a contradiction is a finding."""
+def prefer_detected(shown: Body, stated: Mapping[str, Any]) -> Body:
+    """Join the stack of an image with a stated one, which loses; a contradiction is a finding."""
     stated = _canonical_stack(stated)
-    said = [f"{name}: stated is {stated[name]}, {by} shows {shown[name]}"
+    said = [f"{name}: stated is {stated[name]}, the image shows {shown[name]}"
             for name in _find_contradictions(shown, stated)]  # fmt: skip
     return merge_bodies(shown, stated, conflicts=said)
 
@@ -90,7 +88,9 @@ def prefer_stated(written: Body, stated: Mapping[str, Any], by: str) -> Body:
     stated = _canonical_stack(stated)
     said = [f"{name}: stated is {stated[name]}, {by} has {written[name]}; what is stated decides"
             for name in _find_contradictions(written, stated)]  # fmt: skip
-    settled = {*stated, *(("cuda",) if any(map(_names_cuda, stated.items())) else ())}
+    # a version may say which CUDA it was built for, minor included
+    built = (parse_stack({k: v}).components[k].cuda for k, v in stated.items() if k in COMPONENTS)
+    settled = {*stated, *(("cuda",) if any(one and len(one) > 1 for one in built) else ())}
     left = [text for text in written.get("open", ()) if text.partition(": ")[0] not in settled]
     kept = {
         key: {name: of for name, of in written.get(key, {}).items() if name not in stated}
@@ -152,15 +152,6 @@ def _agree(name: str, stack: Stack, other: Body) -> bool:
     return stack == theirs
 
 
-def _names_cuda(item: tuple[str, Any]) -> bool:
-    """Return whether a stated version says which CUDA it was built for, minor included."""
-    name, value = item
-    if name not in COMPONENTS:
-        return False
-    cuda = parse_stack({name: value}).components[name].cuda
-    return cuda is not None and len(cuda) > 1
-
-
 def describe_contents(record: Mapping[str, Any]) -> str:
     """Describe the record of a package: code, links and unread files."""
     libraries = record.get("libraries", ())
@@ -183,12 +174,8 @@ def describe_contents(record: Mapping[str, Any]) -> str:
     return "; ".join(said) or "linked against GPU libraries, no GPU code"
 
 
-def _sort_names(names: Any) -> list[str]:
-    def place(name: str) -> tuple[int, str]:
-        digits = "".join(filter(str.isdecimal, name))
-        return int(digits or 0), name
-
-    return sorted(set(names), key=place)
+def _sort_names(names: Iterable[str]) -> list[str]:
+    return sorted(set(names), key=lambda name: (int("0" + re.sub(r"\D", "", name)), name))
 
 
 def _shorten_names(names: list[str]) -> list[str]:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import find_gpu, resolve_gpu
-from compatgate.discovery.machine.files import Root
+from compatgate.discovery.machine.observe import Root
 from compatgate.discovery.observations import Observation, ObservedPool
 from compatgate.errors import BadInput
 
@@ -46,9 +46,7 @@ class TegraBoard(Struct, frozen=True):
     @property
     def node(self) -> dict[str, str]:
         """Return the parts of the node that it states."""
-        return {
-            name: value for name, value in (("l4t", self.l4t), ("jetpack", self.jetpack)) if value
-        }
+        return {k: v for k, v in (("l4t", self.l4t), ("jetpack", self.jetpack)) if v}
 
 
 def parse_board(text: str) -> TegraBoard | None:
@@ -82,8 +80,7 @@ def read_board(root: Root) -> TegraBoard | None:
 
 def observe_board(board: TegraBoard) -> list[Observation]:
     """Return the observations of a board's release."""
-    found = [Observation("l4t", board.l4t, RELEASE)] if board.l4t else []
-    return [*found, *([Observation("jetpack", board.jetpack, RELEASE)] if board.jetpack else [])]
+    return [Observation(name, version, RELEASE) for name, version in board.node.items()]
 
 
 def name_gpu(board: TegraBoard, facts: Facts) -> str | None:
@@ -106,20 +103,17 @@ def add_board(
     gpu = name_gpu(board, facts)
     if not pools and gpu:
         pools = (ObservedPool("jetson", gpu, cpu="aarch64"),)
-    return tuple(_add_board(pool, board, gpu, facts) for pool in pools)
-
-
-def _add_board(
-    pool: ObservedPool, board: TegraBoard, gpu: str | None, facts: Facts
-) -> ObservedPool:
-    found = resolve_gpu(pool.gpu, facts.gpus)
-    if found.segment != "jetson" and found.capability not in facts.arch.tegra:
-        return pool
-    known = gpu if gpu and not gpu.startswith("sm_") else pool.gpu
-    found = resolve_gpu(known, facts.gpus)
-    device = facts.jetson.device_of(found.name, found.capability)
-    there = replace(pool, gpu=known, cpu="aarch64")
-    return there.on_machine(board.node, device.platform if device else None)
+    joined: list[ObservedPool] = []
+    for pool in pools:
+        found = resolve_gpu(pool.gpu, facts.gpus)
+        if found.segment == "jetson" or found.capability in facts.arch.tegra:
+            known = gpu if gpu and not gpu.startswith("sm_") else pool.gpu
+            found = resolve_gpu(known, facts.gpus)
+            device = facts.jetson.device_of(found.name, found.capability)
+            there = replace(pool, gpu=known, cpu="aarch64")
+            pool = there.on_machine(board.node, device.platform if device else None)
+        joined.append(pool)
+    return tuple(joined)
 
 
 def explain_tegrastats(text: str, origin: str) -> BadInput | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import date, datetime
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET, Struct
@@ -83,9 +84,17 @@ def _check_target(raw: RawDocument, gpus: Gpus) -> Mistakes:
         if isinstance(name, str) and names.setdefault(name, index) != index:
             what = f"the pool {name!r} is stated twice"
             yield raw.problem((*path, "name"), what, value=name, hint="name each pool once")
-    yield from _check_namespaces(raw)
-    yield from _check_strictness(raw)
-    yield from _check_approvers(raw)
+    for index, glob in _list_texts(raw.value, "spec", "match", "namespaces"):
+        if glob and not _NAMESPACES.fullmatch(glob):
+            yield raw.problem(
+                ("spec", "match", "namespaces", index),
+                f"no namespace can match {glob[:80]!r}",
+                value=glob,
+                hint="lower-case letters, digits and -, with * ? [...] as wildcards; one per item",
+            )
+    policy = get_at(raw.value, "spec", "policy")
+    if isinstance(policy, dict):
+        yield from _check_effects(raw, policy)
     for at in (("canary", "maxAge"), ("waivers", "maxDuration")):
         age: FieldPath = ("spec", "policy", *at)
         yield from _check_value(raw, age, get_at(raw.value, *age), parse_duration)
@@ -94,10 +103,9 @@ def _check_target(raw: RawDocument, gpus: Gpus) -> Mistakes:
     yield from _check_imported(raw)
 
 
-def _check_strictness(raw: RawDocument) -> Mistakes:
-    """Yield ``entries: strict`` without ``requireEntry``, which has no effect."""
-    policy = get_at(raw.value, "spec", "policy")
-    if get_at(policy, "entries") == "strict" and policy.get("requireEntry", False) is False:
+def _check_effects(raw: RawDocument, policy: dict[str, Any]) -> Mistakes:
+    """Yield what has no effect, since another part of the policy asks for nothing of the kind."""
+    if policy.get("entries") == "strict" and policy.get("requireEntry", False) is False:
         yield raw.problem(
             ("spec", "policy", "entries"),
             "has no effect: the policy requires no entry",
@@ -105,11 +113,7 @@ def _check_strictness(raw: RawDocument) -> Mistakes:
             hint="add requireEntry: true, or omit entries",
         )
 
-
-def _check_approvers(raw: RawDocument) -> Mistakes:
-    """Yield ``approvers`` where nobody is asked to approve, which have no effect."""
-    policy = get_at(raw.value, "spec", "policy")
-    if isinstance(policy, dict) and policy.get("approvers") and policy.get("approvals", 1) == 1:
+    if policy.get("approvers") and policy.get("approvals", 1) == 1:
         yield raw.problem(
             ("spec", "policy", "approvers"),
             "has no effect: the policy requires one person, the author",
@@ -134,23 +138,11 @@ def _check_imported(raw: RawDocument) -> Mistakes:
             )
 
 
-def _check_namespaces(raw: RawDocument) -> Mistakes:
-    """Yield globs that no namespace of Kubernetes matches: they protect nothing."""
-    for index, glob in _list_texts(raw.value, "spec", "match", "namespaces"):
-        if glob and not _NAMESPACES.fullmatch(glob):
-            yield raw.problem(
-                ("spec", "match", "namespaces", index),
-                f"no namespace can match {glob[:80]!r}",
-                value=glob,
-                hint="lower-case letters, digits and -, with * ? [...] as wildcards; one per item",
-            )
-
-
 def _check_entry(raw: RawDocument, gpus: Gpus) -> Mistakes:
     yield from _check_components(raw, _ENTRY_COMPONENTS)
     for index, name in _list_texts(raw.value, "spec", "gpus"):
         yield from _check_value(
-            raw, ("spec", "gpus", index), name, lambda v: _check_product(v, gpus)
+            raw, ("spec", "gpus", index), name, partial(_check_product, gpus=gpus)
         )
     yield from _check_repeats(raw, ("spec", "targets"))
     yield from _check_repeats(raw, ("spec", "gpus"))
@@ -194,7 +186,12 @@ def _check_waiver(raw: RawDocument, gpus: Gpus) -> Mistakes:
         if _canonical_name(key) == "driver":
             what = "a waiver matches stacks, and the driver belongs to the pool"
             yield raw.problem((*path, key), what, hint="name the targets instead")
-    yield from _check_everything(raw)
+    match = get_at(raw.value, "spec", "match")
+    if get_at(match, "everything") is True:
+        for name in filter(match.get, ("image", "components")):
+            what = f"match names everything and {name}"
+            hint = f"leave out everything, or {name}"
+            yield raw.problem(("spec", "match", "everything"), what, value=True, hint=hint)
     yield from _check_value(
         raw, ("spec", "expires"), get_at(raw.value, "spec", "expires"), _check_day
     )
@@ -202,28 +199,18 @@ def _check_waiver(raw: RawDocument, gpus: Gpus) -> Mistakes:
     yield from _check_repeats(raw, ("spec", "targets"))
 
 
-def _check_everything(raw: RawDocument) -> Mistakes:
-    """Yield a waiver for everything that names an image or components as well."""
-    match = get_at(raw.value, "spec", "match")
-    if get_at(match, "everything") is not True:
-        return
-    for name in ("image", "components"):
-        if match.get(name):
-            what = f"match names everything and {name}"
-            hint = f"leave out everything, or {name}"
-            yield raw.problem(("spec", "match", "everything"), what, value=True, hint=hint)
-
-
 _ENTRY_COMPONENTS: FieldPath = ("spec", "components")
 
 
 def _check_components(raw: RawDocument, path: FieldPath) -> Mistakes:
     stated = get_at(raw.value, *path)
-    if isinstance(stated, dict) and len(stated) > MAX_KEYS:
+    if not isinstance(stated, dict):
+        return
+    if len(stated) > MAX_KEYS:
         yield raw.problem(path, f"too many components: {len(stated)}", hint=f"at most {MAX_KEYS}")
         return
     seen: dict[str, str] = {}
-    for key, text in stated.items() if isinstance(stated, dict) else ():
+    for key, text in stated.items():
         try:
             resolved = resolve_component(key)
         except BadInput as error:
@@ -241,7 +228,7 @@ def _check_components(raw: RawDocument, path: FieldPath) -> Mistakes:
         if seen.setdefault(name, key) != key:
             what = f"{key} and {seen[name]} are both {name}"
             yield raw.problem((*path, key), what, value=key, hint="name each component once")
-        yield from _check_value(raw, (*path, key), text, lambda v, n=name: _check_constraint(n, v))  # type: ignore[misc]
+        yield from _check_value(raw, (*path, key), text, partial(_check_constraint, name))
 
 
 def _check_constraint(component: str, text: str) -> None:
@@ -259,7 +246,20 @@ def to_canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
         pools = get_at(body, "spec", "pools")
         if not isinstance(pools, list):
             return body
-        found = [_complete_pool(pool, gpus) if isinstance(pool, dict) else pool for pool in pools]
+        found = []
+        for pool in pools:
+            changed = pool
+            if isinstance(pool, dict):
+                changed = dict(pool)
+                node, platform = pool.get("node"), pool.get("platform")
+                if "cpu" not in pool and isinstance(pool.get("gpu"), str):
+                    cpu = resolve_gpu(pool["gpu"], gpus).cpu
+                    changed |= {"cpu": cpu} if cpu else {}
+                if isinstance(node, dict):
+                    changed["node"] = read_node(node, "node")
+                if isinstance(platform, str):
+                    changed["platform"] = read_platform(platform, "platform")
+            found.append(changed)
         return body if found == pools else _replace_at(body, ("spec", "pools"), found)
     path = {"Entry": ("spec",), "Waiver": ("spec", "match")}.get(kind)
     if path is None:
@@ -269,19 +269,6 @@ def to_canonical(body: dict[str, Any], kind: str, gpus: Gpus) -> dict[str, Any]:
         return body
     renamed = {_canonical_name(key): text for key, text in components.items()}
     return _replace_at(body, (*path, "components"), renamed)
-
-
-def _complete_pool(pool: dict[str, Any], gpus: Gpus) -> dict[str, Any]:
-    node, platform = pool.get("node"), pool.get("platform")
-    changed = dict(pool)
-    if "cpu" not in pool and isinstance(pool.get("gpu"), str):
-        cpu = resolve_gpu(pool["gpu"], gpus).cpu
-        changed |= {"cpu": cpu} if cpu else {}
-    if isinstance(node, dict):
-        changed["node"] = read_node(node, "node")
-    if isinstance(platform, str):
-        changed["platform"] = read_platform(platform, "platform")
-    return changed
 
 
 def _canonical_name(key: str) -> str | None:
@@ -307,10 +294,7 @@ def _check_day(text: str) -> date:
 def _check_value(
     raw: RawDocument, path: FieldPath, value: Any, read: Callable[[str], object]
 ) -> Mistakes:
-    """Yield a reader's error about a text, or a number that quotes would not mend.
-
-    The schema reports other types.
-    """
+    """Yield a reader's error about a text, or a number that quotes would not mend."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return
     try:
@@ -342,12 +326,9 @@ _CHECKS: dict[str, Callable[[RawDocument, Gpus], Mistakes]] = {
 
 
 class WaiverLimit(Struct, frozen=True):
-    """The latest end of a waiver.
+    """The last possible day of a waiver, in UTC, which follows from the longest duration.
 
-    Attributes:
-        day: last possible day, in UTC.
-        longest: the longest duration, from which the day follows.
-        target: target whose policy sets the limit; empty for the default.
+    It is of the target whose policy sets the limit; empty for the default.
     """
 
     day: date

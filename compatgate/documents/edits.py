@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, TypeGuard
 
@@ -34,12 +34,9 @@ _WIDEST = 2**16
 
 
 class FileEdit(Struct, frozen=True):
-    """The new text of a file.
+    """The new text of a file, empty if no document is left, with kind and name of its documents.
 
-    Attributes:
-        text: empty: no document is left in the file.
-        documents: kind and name of those that the file has now.
-        rewritten: documents that were written anew, without their comments.
+    The ``rewritten`` ones were written anew, without their comments.
     """
 
     text: str
@@ -48,27 +45,28 @@ class FileEdit(Struct, frozen=True):
 
 
 def edit_file(source: Source, wanted: Mapping[tuple[str, str], Document], gpus: Gpus) -> FileEdit:
-    """Return a file with the wanted documents instead of its own.
-
-    Documents of the file that are not wanted are removed.
-    """
+    """Return a file with the wanted documents instead of its own, which are removed."""
     known = _read(source, gpus)
     if all(wanted.get(key_of(document)) == document for document in known):
         return FileEdit(source.text, tuple(map(key_of, known)))
     parts = split_documents(source.text)
     if parts is None or len(parts) != len(known):
-        new = (wanted.get(key_of(document)) for document in known)
-        return _rewrite(source, [document for document in new if document])
+        left = [new for document in known if (new := wanted.get(key_of(document)))]
+        bodies = [to_sorted_body(document) for document in left]
+        in_json = source.text.lstrip()[:1] in ("[", "{")
+        text = (to_json if in_json else to_yaml)(bodies) if bodies else ""
+        keys = tuple(map(key_of, left))
+        return FileEdit(text, keys, tuple(map(" ".join, keys)))
     texts, rewritten = [], []
     for part, before in zip(parts, known, strict=True):
         after = wanted.get(key_of(before))
         if after is None:
             continue
-        text = part if after == before else _edit_text(part, before, after, gpus)
-        if text is None:
+        edited = part if after == before else _edit_text(part, before, after, gpus)
+        if edited is None:
             rewritten.append(" ".join(key_of(after)))
-            text = f"---\n{to_yaml([to_sorted_body(after)])}"
-        texts.append(text if text.endswith("\n") else f"{text}\n")
+            edited = f"---\n{to_yaml([to_sorted_body(after)])}"
+        texts.append(edited if edited.endswith("\n") else f"{edited}\n")
     whole = "".join(texts)
     if texts and texts[0] is not parts[0] and not parts[0].lstrip().startswith("---"):
         whole = re.sub(r"\A---[ \t]*\n", "", whole)  # the first document needs no marker
@@ -94,15 +92,6 @@ def _list_targets(text: str) -> set[str]:
     except (yaml.YAMLError, RecursionError):
         pass  # reading the documents says what is wrong
     return found
-
-
-def _rewrite(source: Source, documents: Sequence[Document]) -> FileEdit:
-    bodies = [to_sorted_body(document) for document in documents]
-    if not bodies:
-        return FileEdit("")
-    text = to_json(bodies) if source.text.lstrip()[:1] in ("[", "{") else to_yaml(bodies)
-    keys = tuple(map(key_of, documents))
-    return FileEdit(text, keys, tuple(map(" ".join, keys)))
 
 
 def split_documents(text: str) -> list[str] | None:
@@ -180,23 +169,27 @@ def _find_indents(text: str) -> tuple[int, int, int]:
 
 
 def _merge(node: Any, before: Body, after: Body) -> None:
-    """Write the values that differ between two bodies into a mapping of the text."""
     for name in [*before, *(name for name in after if name not in before)]:
         old, new = before.get(name), after.get(name)
         if old == new:
             continue
-        if name in node:
-            key = name
-        else:
-            key = next((key for key in node if canonical_key(str(key)) == name), name)
+        aliases = (one for one in node if canonical_key(str(one)) == name)
+        key = name if name in node else next(aliases, name)
         if new is None:
             node.pop(key, None)
         elif isinstance(old, dict) and isinstance(new, dict) and isinstance(node.get(key), dict):
             _merge(node[key], old, new)
         elif _is_named(old) and _is_named(new) and isinstance(node.get(key), list):
             _merge_named(node[key], old, new)
-        elif _is_mappings(old) and _is_mappings(new) and _is_aligned(node.get(key), old, new):
-            _merge_by_place(node[key], old, new)
+        elif (
+            _is_mappings(old)
+            and _is_mappings(new)
+            and _is_mappings(items := node.get(key))
+            and len(items) == len(old) <= len(new)  # none of the mappings was taken away
+        ):
+            for item, one, other in zip(items, old, new, strict=False):
+                _merge(item, one, other)
+            items.extend(new[len(old) :])
         else:
             node[key] = _keep_form(new, node.get(key))
 
@@ -209,19 +202,7 @@ def _is_mappings(value: Any) -> TypeGuard[list[Body]]:
     return isinstance(value, list) and all(isinstance(one, dict) for one in value)
 
 
-def _is_aligned(node: Any, before: list[Body], after: list[Body]) -> bool:
-    """Tell whether lists can be merged by place: none of their mappings was taken away."""
-    return _is_mappings(node) and len(node) == len(before) <= len(after)
-
-
-def _merge_by_place(node: Any, before: list[Body], after: list[Body]) -> None:
-    for item, old, new in zip(node, before, after, strict=False):
-        _merge(item, old, new)
-    node.extend(after[len(before) :])
-
-
 def _merge_named(node: Any, before: list[Body], after: list[Body]) -> None:
-    """Write named items (pools) into a list of the text, in their new order."""
     before = _rename_items(node, before, after)
     old = {item["name"]: item for item in before}
     for index in reversed(range(len(node))):

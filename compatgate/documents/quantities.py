@@ -39,9 +39,9 @@ def describe_seconds(seconds: float) -> str:
     return f"{text} {unit}"
 
 
-def parse_size(text: str, *, field: str = "size") -> int:
+def parse_size(text: str) -> int:
     """Read a size. It is a whole number and a binary unit; the result is in bytes."""
     if not re.search(SIZE_PATTERN, text):
-        raise BadInput(f"{text!r} is not a size", field=field, value=text, hint=SIZE_HINT)
+        raise BadInput(f"{text!r} is not a size", field="size", value=text, hint=SIZE_HINT)
     digits = text.rstrip("BKMGTi")
     return int(digits) * _BYTES[text[len(digits) :]]

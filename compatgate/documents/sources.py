@@ -21,11 +21,7 @@ MAX_FILE_SIZE = 256 * 1024 * 1024
 
 
 class Source(Struct, frozen=True):
-    """A text, and its name in messages.
-
-    Attributes:
-        most_values: values that the text may hold, keys and brackets included; None: any number.
-    """
+    """A text, its name in messages, and how many values and brackets it may hold, if bounded."""
 
     file: str
     text: str
@@ -33,10 +29,7 @@ class Source(Struct, frozen=True):
 
 
 def read_paths(paths: Iterable[str | Path]) -> list[Source]:
-    """Read files; a folder stands for every ``.yaml``, ``.yml`` and ``.json`` file below it.
-
-    ``-`` is standard input.
-    """
+    """Read files, all YAML and JSON files below folders, and standard input (``-``)."""
     sources = [source for path in paths for source in _read(str(path))]
     seen: set[str] = set()
     return [s for s in sources if not (s.file in seen or seen.add(s.file))]  # type: ignore[func-returns-value]

@@ -216,11 +216,6 @@ class WaiverMatch(_Spec, frozen=True):
     components: Components = {}
     everything: bool | UnsetType = UNSET
 
-    @property
-    def is_narrow(self) -> bool:
-        """Return whether it excludes any stack."""
-        return bool(self.components or (self.image or "").strip("*"))
-
 
 class WaiverSpec(_Spec, frozen=True):
     """An exception to rules, with an owner and an end date (its last day, UTC)."""
@@ -386,7 +381,8 @@ def make_explicit(document: Document) -> Document:
     if not isinstance(document, WaiverDoc):
         return document
     old = document.spec.match
-    match = replace(old, everything=UNSET) if old.is_narrow else WaiverMatch(everything=True)
+    is_narrow = old.components or (old.image or "").strip("*")
+    match = replace(old, everything=UNSET) if is_narrow else WaiverMatch(everything=True)
     return replace(document, spec=replace(document.spec, match=match))
 
 
@@ -469,19 +465,14 @@ def _compare(path: FieldPath, before: Any, after: Any) -> Iterator[FieldChange]:
         for key in [*before, *(k for k in after if k not in before)]:
             yield from _compare((*path, key), before.get(key), after.get(key))
     elif _is_named_list(before) and _is_named_list(after):
-        yield from _compare(path, _index_by_name(before), _index_by_name(after))
+        old, new = ({item["name"]: item for item in side} for side in (before, after))
+        yield from _compare(path, old, new)
     elif before != after:
         yield FieldChange(format_path(path), before, after)
 
 
 def _is_named_list(value: Any) -> bool:
     """Return whether a list is of named items (pools), which compare by name."""
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and all(isinstance(item, dict) and "name" in item for item in value)
+    return bool(isinstance(value, list) and value) and all(
+        isinstance(item, dict) and "name" in item for item in value
     )
-
-
-def _index_by_name(items: list[dict[str, Any]]) -> dict[str, Any]:
-    return {item["name"]: item for item in items}

@@ -91,7 +91,7 @@ def read_nodes(
     reader = _Reader(source, problems, form)
     found = form.may_be_empty
     try:
-        for root in compose(convert_json(source.text), source.most_values, form.max_depth):
+        for root in _compose(convert_json(source.text), source.most_values, form.max_depth):
             roots = root.value if isinstance(root, SequenceNode) else [root]
             for node in roots:
                 if node is root and node.tag == _TAG + "null" and not node.value:
@@ -129,7 +129,6 @@ def read_nodes(
 
 
 def _explain_syntax_error(text: str, error: yaml.MarkedYAMLError) -> str:
-    """Return the usual reason of a YAML error."""
     lines, mark = text.splitlines(), error.problem_mark
     line = lines[mark.line] if mark and mark.line < len(lines) else ""
     if "\t" in line[: len(line) - len(line.lstrip())]:
@@ -149,14 +148,11 @@ def convert_json(text: str) -> str:
         json.loads(text)
     except (ValueError, RecursionError):
         return text
-    return _ESCAPES.sub(_unescape, text.replace("\t", " "))
-
-
-def _unescape(match: re.Match[str]) -> str:
-    if len(match[0]) < len(r"\ud83d\ude00"):
-        return match[0]
-    character: str = json.loads(f'"{match[0]}"')
-    return character
+    pair = len(r"\ud83d\ude00")
+    return _ESCAPES.sub(
+        lambda match: json.loads(f'"{match[0]}"') if len(match[0]) == pair else match[0],
+        text.replace("\t", " "),
+    )
 
 
 class _Reader:
@@ -278,10 +274,7 @@ MAX_DEPTH = 32
 class TextForm(Struct, frozen=True):
     """Content that a text may have in addition to documents of compatgate.
 
-    Attributes:
-        max_depth: how deep it may be nested.
-        scalar_keys: keys may be numbers or truth values; they are read as text, as in JSON.
-        may_be_empty: the text may hold no document.
+    With ``scalar_keys`` keys may be numbers or truth values, which are read as text, as in JSON.
     """
 
     max_depth: int = MAX_DEPTH
@@ -305,9 +298,7 @@ class TextTooComplexError(Exception):
         self.problem = problem
 
 
-def compose(
-    text: str, most_values: int | None = None, max_depth: int = MAX_DEPTH
-) -> Iterator[Node]:
+def _compose(text: str, most_values: int | None, max_depth: int) -> Iterator[Node]:
     """Yield the documents of a text as nodes; an alias is the node that it names."""
     _check_depth(text, most_values, max_depth)
     loader = _Loader(text)

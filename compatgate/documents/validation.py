@@ -42,10 +42,7 @@ def read_documents(
     *,
     judge: DocumentCheck | None = None,
 ) -> list[Document]:
-    """Read every document of some texts.
-
-    ``judge`` yields further mistakes, in view of the stored documents.
-    """
+    """Read every document; ``judge`` yields mistakes in view of the stored documents."""
     problems = Problems()
     with pause_garbage_collection():
         raws = [raw for source in sources for raw in read_nodes(source, problems)]
@@ -68,7 +65,12 @@ def read_body(
     ``apiVersion`` and ``kind`` may be left out, and ``metadata.name`` where the path has a name.
     """
     problems = Problems()
-    raw = RawDocument(None, _complete_body(body, kind, name))
+    if isinstance(body, Mapping):
+        body = {"apiVersion": API_VERSION, "kind": kind, **body}
+        metadata = body.get("metadata", {})
+        if name is not None and isinstance(metadata, Mapping):
+            body["metadata"] = {"name": name, **metadata}
+    raw = RawDocument(None, body)
     try:
         raw.value = msgspec.json.decode(msgspec.json.encode(raw.value))
     except (UnicodeEncodeError, TypeError, ValueError, RecursionError):
@@ -76,33 +78,18 @@ def read_body(
         problems.add(raw.problem((), what))
         raw.value = None
     if isinstance(raw.value, dict):
-        _check_identity(raw, kind, name, problems)
+        stated, inside = raw.value["kind"], get_at(raw.value, "metadata", "name")
+        if stated in KINDS and stated != kind:
+            hint = f"write {kind}"
+            problems.add(raw.problem(("kind",), f"must be {kind}, not {stated}", hint=hint))
+            raw.value["kind"] = kind
+        if name is not None and inside != name:
+            what = f"the document says {inside!r}, the request {name!r}"
+            path = ("metadata", "name")
+            problems.add(raw.problem(path, what, value=inside, hint="a name cannot be changed"))
     documents = _read_all([raw], gpus, known_targets, problems, judge)
     problems.raise_if_any()
     return documents[0]
-
-
-def _complete_body(body: Any, kind: str, name: str | None) -> Any:
-    if not isinstance(body, Mapping):
-        return body
-    completed = {"apiVersion": API_VERSION, "kind": kind, **body}
-    metadata = completed.get("metadata", {})
-    if name is not None and isinstance(metadata, Mapping):
-        completed["metadata"] = {"name": name, **metadata}
-    return completed
-
-
-def _check_identity(raw: RawDocument, kind: str, name: str | None, problems: Problems) -> None:
-    stated = raw.value["kind"]
-    if stated in KINDS and stated != kind:
-        hint = f"write {kind}"
-        problems.add(raw.problem(("kind",), f"must be {kind}, not {stated}", hint=hint))
-        raw.value["kind"] = kind
-    inside = get_at(raw.value, "metadata", "name")
-    if name is not None and inside != name:
-        what = f"the document says {inside!r}, the request {name!r}"
-        path = ("metadata", "name")
-        problems.add(raw.problem(path, what, value=inside, hint="a name cannot be changed"))
 
 
 def _read_all(
@@ -113,7 +100,11 @@ def _read_all(
     judge: DocumentCheck | None,
 ) -> list[Document]:
     documents: list[tuple[RawDocument, Document]] = []
-    targets = _target_names(raws) | set(known_targets)
+    targets = set(known_targets)
+    for raw in raws:
+        name = get_at(raw.value, "metadata", "name")
+        if get_at(raw.value, "kind") == "Target" and isinstance(name, str):
+            targets.add(name)
     firsts: dict[tuple[str, str], RawDocument] = {}
     for raw in raws:
         if problems.enough:
@@ -128,7 +119,12 @@ def _read_all(
         typed = _convert_document(raw, kind, problems, gpus, found)
         documents += [(raw, document) for document in typed]
         problems.extend(found)
-        _check_duplicate(raw, kind, firsts, problems)
+        name = get_at(raw.value, "metadata", "name")
+        first = firsts.setdefault((kind, name), raw) if isinstance(name, str) else raw
+        if first is not raw:
+            what = f"{kind} {name} is defined twice; first at {first.file}:{first.line()}"
+            hint = "keep one of them"
+            problems.add(raw.problem(("metadata", "name"), what, value=name, hint=hint))
     if judge and not problems.enough:
         problems.extend(judge(documents))
     return [document for _, document in documents]
@@ -181,28 +177,6 @@ def _count_values(document: Any) -> int:
         elif isinstance(value, list):
             rest += value
     return count
-
-
-def _check_duplicate(
-    raw: RawDocument,
-    kind: Kind,
-    firsts: dict[tuple[str, str], RawDocument],
-    problems: Problems,
-) -> None:
-    name = get_at(raw.value, "metadata", "name")
-    if not isinstance(name, str):
-        return
-    first = firsts.setdefault((kind, name), raw)
-    if first is not raw:
-        what = f"{kind} {name} is defined twice; first at {first.file}:{first.line()}"
-        hint = "keep one of them"
-        problems.add(raw.problem(("metadata", "name"), what, value=name, hint=hint))
-
-
-def _target_names(raws: Iterable[RawDocument]) -> set[str]:
-    targets = (raw.value for raw in raws if get_at(raw.value, "kind") == "Target")
-    names = (get_at(target, "metadata", "name") for target in targets)
-    return {name for name in names if isinstance(name, str)}
 
 
 _NAME = "letters, digits, and . _ - between them; at most 128 characters"

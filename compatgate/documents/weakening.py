@@ -23,7 +23,6 @@ from compatgate.documents.specs import (
     EntrySpec,
     MatchSpec,
     PolicySpec,
-    PoolSpec,
     TargetDoc,
     WaiverDoc,
     WaiverPolicySpec,
@@ -42,7 +41,6 @@ def _never(before: object, after: object) -> bool:
 
 
 def _below(*order: object) -> Weakens:
-    """Compare by a list of values, the strictest first."""
     return lambda before, after: order.index(after) > order.index(before)
 
 
@@ -61,12 +59,6 @@ def _unstated(usual: Any, weakens: Weakens) -> Weakens:
         return weakens(*(usual if one is UNSET else one for one in (before, after)))
 
     return compare
-
-
-def _more_approvers(before: Any, after: Any) -> bool:
-    if before is UNSET:
-        return False
-    return after is UNSET or not set(after) <= set(before)
 
 
 _STRICT_FLAG = _below(True, False)
@@ -109,7 +101,9 @@ FIELDS: Final[Mapping[str, Weakens]] = {
         WaiverPolicySpec(), lambda before, after: _longer(before.max_duration, after.max_duration)
     ),
     "spec.policy.approvals": _unstated(1, lambda before, after: bool(after < before)),
-    "spec.policy.approvers": _more_approvers,
+    "spec.policy.approvers": lambda before, after: (
+        before is not UNSET and (after is UNSET or not set(after) <= set(before))
+    ),
     "spec.policy.changes": lambda before, after: bool(before == "proposals"),
 }
 """The tests whether a change of a field weakens, by its path; pools compare by their names."""
@@ -181,19 +175,15 @@ def _walk(path: str, before: Any, after: Any) -> Iterator[str]:
         if old == new:
             continue
         if place == "spec.pools":
-            yield from _walk_pools(place, old, new)
+            old_pools, new_pools = ({pool.name: pool for pool in pools} for pools in (old, new))
+            if old_pools.keys() != new_pools.keys():
+                yield place
+            for name in old_pools.keys() & new_pools.keys():
+                yield from _walk(place, old_pools[name], new_pools[name])
         elif isinstance(old, Struct) and isinstance(new, Struct) and place not in FIELDS:
             yield from _walk(place, old, new)
         elif FIELDS.get(place, _always)(old, new):
             yield place
-
-
-def _walk_pools(path: str, before: Sequence[PoolSpec], after: Sequence[PoolSpec]) -> Iterator[str]:
-    old, new = ({pool.name: pool for pool in pools} for pools in (before, after))
-    if old.keys() != new.keys():
-        yield path
-    for name in old.keys() & new.keys():
-        yield from _walk(path, old[name], new[name])
 
 
 def is_stricter(policy: PolicySpec, other: PolicySpec) -> bool:

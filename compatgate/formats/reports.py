@@ -43,14 +43,11 @@ class Place(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """A verdict with details of the question.
+    """A verdict in the form of ``POST /gate``, with details of the question.
 
-    Attributes:
-        verdict: verdict in the form of ``POST /gate``.
-        file: the file that was read, if there are several.
-        at: place of findings whose component has none; None: no place.
-        link: address of the verdict; empty if no server stores it.
-        heading: title for people; empty: the file.
+    The ``file`` was read, if there are several; findings whose component has no place are ``at``
+    one. The link is empty if no server stores the verdict, the ``heading`` where the file is the
+    title.
     """
 
     verdict: Json

@@ -33,10 +33,17 @@ _VERDICT = {
 
 def render(answers: Sequence[Answer], view: View) -> str:
     """Render a log with one run; code scanning would keep only the last of several runs."""
+    driver = {
+        "name": "compatgate",
+        "version": version(),
+        "semanticVersion": version().replace(".dev", "-dev."),
+        "rules": [_rule(rule) for rule in RULES],
+        **({"informationUri": home} if (home := docs_link()) else {}),
+    }
     indexes = {rule.id: index for index, rule in enumerate(RULES)}
     times = [str(answer.verdict["decided_at"]) for answer in answers]
     run = {
-        "tool": {"driver": _driver()},
+        "tool": {"driver": driver},
         "results": [
             _result(finding, answer, fingerprint, indexes)
             for finding, answer, fingerprint in ci.list_findings(answers)
@@ -69,16 +76,6 @@ def render(answers: Sequence[Answer], view: View) -> str:
     }
     log = {"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}
     return msgspec.json.format(msgspec.json.encode(log), indent=2).decode()
-
-
-def _driver() -> dict[str, Any]:
-    driver = {
-        "name": "compatgate",
-        "version": version(),
-        "semanticVersion": version().replace(".dev", "-dev."),
-        "rules": [_rule(rule) for rule in RULES],
-    }
-    return {**driver, "informationUri": home} if (home := docs_link()) else driver
 
 
 def _rule(rule: Rule) -> dict[str, Any]:

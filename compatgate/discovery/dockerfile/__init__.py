@@ -127,7 +127,6 @@ def read_dockerfile(
 def _read_variables(
     build: Build, name: str, signals: Signals
 ) -> tuple[list[Hint], list[str], list[str]]:
-    """Return hints, requirements and open questions of the variables that a build sets."""
     stated = {key: value for stage in build.chain for key, value in stage.variables.items()}
     env = [f"{key}={value}" for key, (value, _) in stated.items()]
     reading = read_config(Config(config=Settings(env=env)), signals)
@@ -170,8 +169,11 @@ def _read_run(
     hints: list[Hint] = []
     left: list[str] = []
     where = f"{name}:{one.line}"
-    for words in _commands(one):
-        kind, rest = _install_command(words)
+    parts = _COMMANDS.split(f"{one.text}\n{one.body}")
+    if one.text.startswith("[") and one.text.endswith("]"):  # the form of a JSON list
+        parts = [one.text[1:-1].replace(",", " ")]
+    for part in parts:
+        kind, rest = _install_command(split_words(part))
         observations: Iterable[Observation] = ()
         unknown: Iterable[str] = ()
         if kind == "pip":
@@ -189,19 +191,7 @@ def _read_run(
     return hints, left
 
 
-def _commands(one: Instruction) -> Iterator[list[str]]:
-    """Yield the commands of a line: of a shell, or of the form of a JSON list."""
-    text = one.text
-    if text.startswith("[") and text.endswith("]"):
-        yield split_words(text[1:-1].replace(",", " "))
-        return
-    for part in _COMMANDS.split(f"{text}\n{one.body}"):
-        if words := split_words(part):
-            yield words
-
-
 def _install_command(words: list[str]) -> tuple[str, list[str]]:
-    """Return the kind of an install command, and its arguments."""
     at = next((n for n, word in enumerate(words) if word in ("install", "add", "create")), 0)
     before, after = words[:at], words[at + 1 :]
     names = [os.path.basename(word) for word in before]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from itertools import takewhile
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -86,7 +87,11 @@ class Build(Struct, frozen=True):
 def parse_instructions(text: str, name: str) -> list[Instruction]:
     """Return the instructions of a Dockerfile; ``name`` is the file's in messages."""
     lines = text.splitlines()
-    escape = _escape_character(lines)
+    escape = "\\"  # the directive ``# escape=`` stands before all else
+    for match in takewhile(bool, (_DIRECTIVE.fullmatch(line.strip()) for line in lines)):
+        if match and match[1].lower() == "escape" and match[2] in ("\\", "`"):
+            escape = match[2]
+            break
     instructions: list[Instruction] = []
     at = 0
     while at < len(lines):
@@ -98,8 +103,12 @@ def parse_instructions(text: str, name: str) -> list[Instruction]:
         bodies: list[str] = []
         marks = _HEREDOC.findall(joined) if _TAKES_HEREDOC.match(joined) else ()
         for _, mark in marks:
-            body, at = _read_heredoc(lines, at, mark, f"{name}:{first}")
-            bodies.append(body)
+            end = next((n for n in range(at, len(lines)) if lines[n].strip("\t") == mark), None)
+            if end is None:
+                what = f"its here-document does not end with {mark[:60]}"
+                raise BadInput(what, field=f"{name}:{first}")
+            bodies.append("\n".join(lines[at:end]))
+            at = end + 1
         instructions.append(_instruction(joined, "\n".join(bodies), first, name))
         if len(instructions) > _MAX_INSTRUCTIONS:
             raise BadInput(f"has more than {_MAX_INSTRUCTIONS} instructions", field=name)
@@ -124,24 +133,6 @@ def _join_lines(lines: list[str], at: int, escape: str) -> tuple[str, int]:
     return "".join(parts), at
 
 
-def _escape_character(lines: list[str]) -> str:
-    """Return the character of the directive ``# escape=``, which stands before all else."""
-    for line in lines:
-        match = _DIRECTIVE.fullmatch(line.strip())
-        if match is None:
-            break
-        if match[1].lower() == "escape" and match[2] in ("\\", "`"):
-            return match[2]
-    return "\\"
-
-
-def _read_heredoc(lines: list[str], at: int, mark: str, where: str) -> tuple[str, int]:
-    for end in range(at, len(lines)):
-        if lines[end].strip("\t") == mark:
-            return "\n".join(lines[at:end]), end + 1
-    raise BadInput(f"its here-document does not end with {mark[:60]}", field=where)
-
-
 def _instruction(text: str, body: str, line: int, name: str) -> Instruction:
     match = _WORD.match(text)
     word = match[1].upper() if match else ""
@@ -158,7 +149,7 @@ def _instruction(text: str, body: str, line: int, name: str) -> Instruction:
 
 
 def resolve_build(
-    instructions: list[Instruction], name: str, arguments: Mapping[str, str], target: str = ""
+    instructions: list[Instruction], name: str, arguments: Mapping[str, str], target: str
 ) -> Build:
     """Return the stages that lead to ``target`` (a name or number; empty: the last stage).
 

@@ -16,8 +16,8 @@ from __future__ import annotations
 import re
 import struct
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from collections.abc import Iterable, Iterator
+from typing import Literal, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,20 +29,12 @@ EntryKind = Literal["sass", "ptx", "lto"]
 
 
 class Entry(Struct, frozen=True):
-    """One piece of GPU code.
+    """One piece of GPU code; only the device linker reads ``lto`` (NVVM IR), which no driver runs.
 
-    Attributes:
-        kind: ``sass`` machine code, ``ptx``, or ``lto``: NVVM IR, which only the device linker
-            reads and no driver runs.
-        arch: target architecture; for link-time code the virtual architecture.
-        ptx_isa: PTX ISA version, ``8.4``; None for other kinds.
-        compressed: the code is stored compressed (LZ4 or zstd).
-        cuda: release of the compiling toolkit, ``12.4``, where the code records it: read from
-            separate cubins and PTX files, and from a region's first cubin.
-        relocatable: made with ``-rdc=true``; runs once it has been linked with the others.
-        region: number of the fatbinary in the file, from 0; each belongs to a translation unit.
-        offset: offset of the header in the file, in bytes.
-        member: member of the archive, ``""`` outside of an archive.
+    ``arch`` of link-time code is virtual. ``cuda`` is the release of the compiling toolkit, read
+    from separate cubins and PTX files, and from a region's first cubin. ``relocatable`` code runs
+    once it has been linked with the others. A ``region``, the number of the fatbinary in the file
+    or archive ``member``, belongs to a translation unit.
     """
 
     kind: EntryKind
@@ -99,14 +91,20 @@ class GpuCode(Struct, frozen=True):
             if entry.kind != "lto":
                 chosen = together if entry.relocatable else groups
                 chosen.setdefault((entry.member, entry.region), set()).add(entry.arch)
-        if not groups or not together:
-            return Units.of([*groups.values(), *together.values()])
-        common = set.intersection(*together.values())
-        more = common - set().union(*groups.values())
-        units = list(groups.values())
-        place = next((n for n, unit in enumerate(units) if unit <= common), 0)
-        units[place] = units[place] | more
-        return Units.of(units)
+        units = [*groups.values()] or [*together.values()]
+        if groups and together:
+            common = set.intersection(*together.values())
+            place = next((n for n, unit in enumerate(units) if unit <= common), 0)
+            units[place] = units[place] | (common - set().union(*groups.values()))
+        codes = Counter(code for unit in units for code in unit)
+        ordered = in_order(codes)
+        profiles = Counter("+".join(code.name for code in in_order(unit)) for unit in units)
+        return Units(
+            {code.name: codes[code] for code in ordered if code.kind == "sass"},
+            {code.name: codes[code] for code in ordered if code.kind == "ptx"},
+            len(units),
+            dict(sorted(profiles.items(), key=lambda item: (-item[1], item[0]))),
+        )
 
     @property
     def ptx_isa(self) -> str | None:
@@ -127,19 +125,6 @@ class Units(Struct, frozen=True):
     count: int
     profiles: dict[str, int]
 
-    @classmethod
-    def of(cls, units: Sequence[set[Arch]]) -> Units:
-        """Count units by the code that each has."""
-        codes = Counter(code for unit in units for code in unit)
-        ordered = in_order(codes)
-        profiles = Counter("+".join(code.name for code in in_order(unit)) for unit in units)
-        return cls(
-            {code.name: codes[code] for code in ordered if code.kind == "sass"},
-            {code.name: codes[code] for code in ordered if code.kind == "ptx"},
-            len(units),
-            dict(sorted(profiles.items(), key=lambda item: (-item[1], item[0]))),
-        )
-
 
 def in_order(codes: Iterable[Arch]) -> tuple[Arch, ...]:
     """Sort codes without duplicates: SASS before PTX, each ascending."""
@@ -148,8 +133,7 @@ def in_order(codes: Iterable[Arch]) -> tuple[Arch, ...]:
 
 def newest(versions: Iterable[str | None]) -> str | None:
     """Return the highest of dotted numbers."""
-    known: Sequence[str] = [v for v in versions if v]
-    return max(known, key=lambda v: tuple(map(int, v.split("."))), default=None)
+    return max(filter(None, versions), key=lambda v: tuple(map(int, v.split("."))), default=None)
 
 
 EM_CUDA = 190
@@ -163,9 +147,11 @@ _ET_REL = 1
 
 def is_cubin(head: bytes) -> bool:
     """Return whether these first bytes of an ELF file are those of a cubin."""
-    if head[:6] != _ELF64_LE or len(head) < 64:
-        return False
-    return bool(struct.unpack_from("<H", head, 18)[0] == EM_CUDA)
+    return (
+        len(head) >= 64
+        and head.startswith(_ELF64_LE)
+        and int.from_bytes(head[18:20], "little") == EM_CUDA
+    )
 
 
 def toolkit_of_cubin(head: bytes) -> str | None:
@@ -183,19 +169,15 @@ def read_cubin(source: Source) -> Entry:
     if sections > left:
         what = f"section headers should begin at byte {start + sections}"
         raise damaged_error(source.name, start + left, what)
-    match = _COMMAND_ARCH.search(head)
-    arch = parse_arch(match[1].decode())[0] if match else _arch_of(flags, abi=head[8])
+    if match := _COMMAND_ARCH.search(head):
+        arch = parse_arch(match[1].decode())[0]
+    else:  # until ABI 7 in the low byte and 0x800, then in byte 2
+        number, accelerated = (flags >> 8, 0x8) if head[8] >= 8 else (flags, 0x800)
+        arch = Arch("sass", divmod(number & 0xFF, 10), "a" if flags & accelerated else "")
     if not 10 <= 10 * arch.capability[0] + arch.capability[1] <= 999:
         raise damaged_error(source.name, start + 48, f"flags {flags:#x} name no architecture")
     relocatable = struct.unpack_from("<H", head, 16)[0] == _ET_REL
     return Entry("sass", arch, cuda=toolkit_of_cubin(head), relocatable=relocatable, offset=start)
-
-
-def _arch_of(flags: int, abi: int) -> Arch:
-    """Return the architecture in ELF flags: until ABI 7 the low byte and ``0x800``, then byte 2."""
-    if abi >= 8:
-        return Arch("sass", divmod(flags >> 8 & 0xFF, 10), "a" if flags & 0x8 else "")
-    return Arch("sass", divmod(flags & 0xFF, 10), "a" if flags & 0x800 else "")
 
 
 LARGEST_PTX_HEAD = 64 * 1024
@@ -235,7 +217,7 @@ _LARGEST_HEADER = 1 << 20
 _NOTES = 64 * 1024
 
 
-class Region(Struct):
+class Region(NamedTuple):
     """One fatbinary."""
 
     start: int
@@ -243,7 +225,7 @@ class Region(Struct):
     entries: list[Entry]
 
 
-class _Record(Struct, frozen=True):
+class _Record(NamedTuple):
     kind: int
     header_size: int
     size: int
@@ -255,12 +237,8 @@ class _Record(Struct, frozen=True):
     name_size: int
     flags: int
 
-    @property
-    def compressed(self) -> bool:
-        return bool(self.flags & _COMPRESSED)
 
-
-_LAYOUT = struct.Struct("<HHIQIIHHIIIQ")
+_LAYOUT = struct.Struct("<H2xIQ4xIHHIIIQ")
 _RECORD = 64
 
 
@@ -295,36 +273,31 @@ def _entry(source: Source, stop: int, *, first: bool) -> Iterator[Entry]:
     if stop - at < _RECORD:
         raise damaged_error(source.name, at, f"{stop - at} bytes are too few for an entry")
     raw = source.exact(_RECORD, "an entry's header")
-    record = _unpack(raw)
+    record = _Record._make(_LAYOUT.unpack_from(raw))
+    compressed = bool(record.flags & _COMPRESSED)
     end = at + record.header_size + record.size
     if not _RECORD <= record.header_size <= _LARGEST_HEADER or end > stop:
         what = f"an entry of {record.header_size} + {record.size} bytes does not fit ({stop - at})"
         raise damaged_error(source.name, at, what)
     if record.kind == _CONCATENATED:
         raw += source.exact(record.header_size - _RECORD, "an entry's header")
-        yield from (
-            _new_entry(r, at, compressed=record.compressed)
-            for r in _concatenated_headers(source, at, raw)
-        )
-    elif record.kind in _KINDS:
-        entry = _new_entry(_known_kind(source, record, at), at, compressed=record.compressed)
+        for inner in _concatenated_headers(source, at, record.options, raw):
+            yield _new_entry(inner, at, compressed=compressed)
+    else:
+        entry = _new_entry(_known_kind(source, record, at), at, compressed=compressed)
         source.skip(record.header_size - _RECORD, "an entry's header")
         if first and entry.kind == "sass" and not entry.compressed:
             head = source.peek(min(record.size, _NOTES))
             entry = replace(entry, cuda=toolkit_of_cubin(head))
         yield entry
-    else:
-        raise damaged_error(source.name, at, f"an entry of kind {record.kind:#x} is not known")
     source.skip(end - source.position, "an entry")
 
 
-def _concatenated_headers(source: Source, at: int, header: bytes) -> Iterator[_Record]:
+def _concatenated_headers(source: Source, at: int, place: int, header: bytes) -> Iterator[_Record]:
     """Yield the headers of concatenated entries, which are within the header of the whole entry.
 
     Each has its offset in the joint payload in place of the size of its header.
     """
-    total = _unpack(header)
-    place = total.options
     if place < _RECORD or place + 8 > len(header):
         raise damaged_error(source.name, at, "concatenated entries without an index")
     count, size = struct.unpack_from("<II", header, place)
@@ -336,9 +309,9 @@ def _concatenated_headers(source: Source, at: int, header: bytes) -> Iterator[_R
             raise damaged_error(
                 source.name, at + position, f"the index is too small for {count} entries"
             )
-        record = _unpack(header[position : position + _RECORD])
-        yield _known_kind(source, record, at + position)
         data = header[position:end]
+        record = _Record._make(_LAYOUT.unpack_from(data))
+        yield _known_kind(source, record, at + position)
         length = _RECORD
         if record.name:
             length = max(length, _padded_size(record.name, record.name_size))
@@ -349,13 +322,6 @@ def _concatenated_headers(source: Source, at: int, header: bytes) -> Iterator[_R
 
 def _padded_size(offset: int, size: int) -> int:
     return offset + (size // 8 + 1) * 8
-
-
-def _unpack(data: bytes) -> _Record:
-    kind, _, header, size, _, options, minor, major, arch, name, name_size, flags = (
-        _LAYOUT.unpack_from(data)
-    )
-    return _Record(kind, header, size, options, minor, major, arch, name, name_size, flags)
 
 
 def _known_kind(source: Source, record: _Record, at: int) -> _Record:

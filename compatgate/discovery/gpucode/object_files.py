@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from io import SEEK_CUR, SEEK_END, RawIOBase
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
-from compatgate.discovery.gpucode.source import Source, damaged_error
+from compatgate.discovery.gpucode.source import SeekableFile, Source, damaged_error
 from compatgate.errors import Unavailable, quote_error
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class _ElfHeader(Struct, frozen=True):
     size: int
 
 
-class SectionView(RawIOBase):
+class SectionView(SeekableFile):
     """An ELF file within a source, as a file that pyelftools can read.
 
     For a stream, the view has the given first bytes and the kept ones of the source; ``missed``
@@ -59,41 +58,23 @@ class SectionView(RawIOBase):
     """
 
     def __init__(self, source: Source, base: int, size: int, head: bytes) -> None:
-        self._source, self._base, self._size, self._head = source, base, size, head
-        self._at = 0
-        self.missed = False
+        super().__init__()
+        self.size, self.missed = size, False
+        self._source, self._base, self._head = source, base, head
 
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position from the ELF file's first byte."""
-        return self._at
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        """Go to a position."""
-        start = {SEEK_CUR: self._at, SEEK_END: self._size}.get(whence, 0)
-        self._at = max(start + offset, 0)
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
+    def read(self, size: int = -1, /) -> bytes:
         """Return bytes from the position on, fewer at the end or where they are not kept."""
-        count = max(min(size if size >= 0 else self._size, self._size - self._at), 0)
-        offset = self._base + self._at
-        if self._at + count <= len(self._head):
-            data = self._head[self._at : self._at + count]
+        count = self._count(size)
+        offset, end = self._base + self.position, self.position + count
+        if end <= len(self._head):
+            data = self._head[self.position : end]
         elif self._source.seekable:
             self._source.seek(offset, count)
             data = self._source.read(count)
         else:
             data = self._source.known(offset, count)
             self.missed = self.missed or len(data) < count
-        self._at += len(data)
+        self.position += len(data)
         return data
 
 
@@ -210,10 +191,7 @@ class PeFile(Struct, frozen=True):
 
     def part_at(self, address: int) -> PePart | None:
         """Return the section that contains the byte at an address."""
-        for part in self.parts:
-            if part.address <= address < part.address + part.end - part.start:
-                return part
-        return None
+        return next((p for p in self.parts if 0 <= address - p.address < p.end - p.start), None)
 
     def tables(self) -> list[tuple[int, int]]:
         """Return the places of symbol tables in the file, each to the end of its section.
@@ -230,14 +208,13 @@ class PeFile(Struct, frozen=True):
 
     def sections(self, base: int) -> list[Section]:
         """Return the sections as those of an ELF file, ascending."""
-        ordered = sorted(self.parts, key=lambda part: part.start)
         return [
             Section(_GPU_SECTIONS.get(p.name, p.name), base + p.start, base + p.end)
-            for p in ordered
+            for p in sorted(self.parts, key=lambda part: part.start)
         ]
 
 
-def read_pe_file(source: Source, size: int | None = None) -> PeFile:
+def read_pe_file(source: Source, size: int | None) -> PeFile:
     """Read the headers of the PE file at the source's position; keep the position."""
     base = source.position
     file = parse_pe_file(source.peek(LARGEST_PE_HEADERS)[:size], source.name, base)
@@ -281,12 +258,11 @@ def _parse_pe(head: bytes, name: str, base: int) -> PeFile:
     known = struct.unpack_from("<I", head, directories - 4)[0]
     known = min(known, max(place + optional - directories, 0) // 8)
     exports, imports = struct.unpack_from("<I4xI", head, directories)
-    parts = [_pe_part(head, place + optional + n * _PE_SECTION.size) for n in range(count)]
+    parts = []
+    for number in range(count):
+        place = start + 24 + optional + number * _PE_SECTION.size
+        label, virtual, address, raw, first = _PE_SECTION.unpack_from(head, place)
+        last = first + (min(virtual, raw) if virtual else raw)
+        parts.append(PePart(label.rstrip(b"\0").decode("latin-1"), address, first, last))
     wide = magic == _PE32_PLUS
     return PeFile(wide, exports if known > 0 else 0, imports if known > 1 else 0, tuple(parts))
-
-
-def _pe_part(head: bytes, place: int) -> PePart:
-    name, virtual, address, raw, start = _PE_SECTION.unpack_from(head, place)
-    size = min(virtual, raw) if virtual else raw
-    return PePart(name.rstrip(b"\0").decode("latin-1"), address, start, start + size)

@@ -64,18 +64,11 @@ def read_gpu_code(
 ) -> GpuCode:
     """List the GPU code of an ELF or PE file, static library, fatbinary, cubin or PTX file.
 
-    A seekable file or file object is read by its tables; any other object is read once, front to
-    back, with at most 5 MiB in memory and nothing on disk, whatever its size. A file object is
-    read from its position on.
-
-    Args:
-        file: a path, or an object with ``read``.
-        size: size of a stream in bytes; a shorter stream is truncated.
-        name: name in messages and origins; by default the path.
-        stream: read the object once even if it claims to be seekable: members of compressed
-            archives and of tar streams do so, at a cost or wrongly.
-        again: returns bytes of a stream a second time, where its section names are too far from
-            its end to be kept.
+    A path or seekable object is read by its tables, from its position on. Any other object is read
+    once, front to back, with at most 5 MiB in memory and nothing on disk; ``stream`` says so of
+    members of compressed archives and of tar streams, which claim to be seekable, at a cost or
+    wrongly. A stream shorter than ``size`` is truncated. ``again`` returns bytes of a stream a
+    second time, where its section names are too far from its end to be kept.
     """
     if isinstance(file, (str, os.PathLike)):
         path = os.fspath(file)
@@ -86,32 +79,36 @@ def read_gpu_code(
             raise NotFound("the file does not exist", field=path) from None
         except OSError as error:
             raise BadInput(f"cannot be read: {error.strerror}", field=path) from None
-    return GpuCode(tuple(_read_source(_source(file, size, name or "the file", stream, again))))
-
-
-def _source(
-    file: BinaryIO | ByteReader, size: int | None, name: str, stream: bool, again: Reread | None
-) -> Source:
+    name = name or "the file"
     seekable = getattr(file, "seekable", None)
     if stream or seekable is None or not seekable():
-        return Source(file, name, size=size, again=again)
-    base = file.tell()  # type: ignore[union-attr]
-    there = file.seek(0, SEEK_END) - base  # type: ignore[union-attr]
+        return GpuCode(tuple(_read_source(Source(file, name, size=size, again=again))))
+    base = file.tell()  # type: ignore[attr-defined]
+    there = file.seek(0, SEEK_END) - base  # type: ignore[attr-defined]
     if size is not None and there < size:
         raise damaged_error(name, there, f"the file should have {size} bytes")
-    return Source(file, name, size=there if size is None else size, seekable=True, base=base)
+    size = there if size is None else size
+    return GpuCode(tuple(_read_source(Source(file, name, size=size, seekable=True, base=base))))
 
 
 def _read_source(source: Source) -> list[Entry]:
     head = source.peek(_KIND_HEAD)
     if head.startswith(ARCHIVE_MAGIC):
-        return _read_archive(source)
+        entries = []
+        for member, end in _archive_members(source):
+            found = _read_one(source, end - source.position) or ()
+            entries += [replace(entry, member=member) for entry in found]
+            if len(entries) > MAX_ENTRIES:
+                what = f"more than {MAX_ENTRIES} entries"
+                raise damaged_error(source.name, source.position, what)
+            if source.seekable:
+                source.seek(end)
+        return entries
     if head.startswith(THIN_ARCHIVE_MAGIC):
         what = "is a thin archive: it names its members and does not hold them"
         raise BadInput(what, field=source.name, hint="inspect the object files")
-    entries = _read_one(source, source.size)
-    if entries is not None:
-        return entries
+    if (single := _read_one(source, source.size)) is not None:
+        return single
     what = "is not an ELF or PE file, static library, fatbinary, cubin or PTX"
     raise BadInput(what if head else "is empty", field=source.name, value=0)
 
@@ -126,10 +123,16 @@ def _read_one(source: Source, size: int | None) -> list[Entry] | None:
             )
         return [read_cubin(source)] if is_cubin(head) else read_host(source, size)
     if head.startswith(PE):
-        return read_windows_host(source, size)
+        base = source.position
+        parts = read_pe_file(source, size).sections(base)
+        end = base + (source.left if size is None else size)
+        entries = _number_regions(_read_sections(source, parts, base, end, rest=_PE_PADDING))
+        if not source.seekable and size is not None:
+            source.skip(max(end - source.position, 0), "a PE file")
+        return entries
     if head.startswith(FATBIN):
         end = source.position + (source.left if size is None else size)
-        entries: list[Entry] = []
+        entries = []
         number = 0
         while source.peek(1) and source.position < end:
             region = read_region(source, end)
@@ -145,18 +148,6 @@ def _read_one(source: Source, size: int | None) -> list[Entry] | None:
         )
     ptx = read_ptx(source)
     return [ptx] if ptx else None
-
-
-def _read_archive(source: Source) -> list[Entry]:
-    entries: list[Entry] = []
-    for member in archive_members(source, source.size):
-        found = _read_one(source, member.end - source.position) or ()
-        entries += (replace(entry, member=member.name) for entry in found)
-        if len(entries) > MAX_ENTRIES:
-            raise damaged_error(source.name, source.position, f"more than {MAX_ENTRIES} entries")
-        if source.seekable:
-            source.seek(member.end)
-    return entries
 
 
 _PADDING = 64
@@ -200,22 +191,13 @@ def read_host(source: Source, size: int | None) -> list[Entry]:
             source.name, source.position, f"the file should have {base + size} bytes"
         )
     sections = read_sections(source, base, source.position - base, head)
-    return _number_regions(
-        met.regions()
-        if sections is None
-        else _host_regions(source, sections, source.position - base, met)
-    )
-
-
-def read_windows_host(source: Source, size: int | None) -> list[Entry]:
-    """Read the PE file that begins at the source's position."""
-    base = source.position
-    sections = read_pe_file(source, size).sections(base)
-    end = base + (source.left if size is None else size)
-    entries = _number_regions(_read_sections(source, sections, base, end, rest=_PE_PADDING))
-    if not source.seekable and size is not None:
-        source.skip(max(end - source.position, 0), "a PE file")
-    return entries
+    if sections is None or all(section.name is None for section in sections):
+        return _number_regions(met.regions())
+    chosen = _choose_regions(source, sections, source.position - base)
+    if not chosen and any(section.name == WRAPPERS for section in sections):
+        return _number_regions(met.regions())
+    # sections of GPU code hold fatbinaries alone
+    return _number_regions(held for part in chosen for held in _select_within(source, part, met))
 
 
 def find_fatbins(source: Source, end: int | None) -> _Search:
@@ -273,7 +255,7 @@ def _go_to(source: Source, offset: int) -> None:
         source.skip(offset - source.position, "a section of GPU code")
 
 
-def _section_fatbins(source: Source, section: Section, rest: int = 0) -> Iterator[Region]:
+def _section_fatbins(source: Source, section: Section, rest: int) -> Iterator[Region]:
     """Yield the fatbinaries of a section, which are separated by zeros alone.
 
     Up to ``rest`` bytes behind the last one may hold other data.
@@ -293,18 +275,6 @@ def _choose_regions(source: Source, sections: list[Section], size: int) -> list[
     if sum(section.end - section.start for section in chosen) > size:
         raise damaged_error(source.name, chosen[0].start, "sections of GPU code overlap")
     return chosen
-
-
-def _host_regions(
-    source: Source, sections: list[Section], size: int, met: _Search
-) -> list[HostRegion]:
-    """Return the fatbinaries of a search within sections of GPU code, which hold nothing else."""
-    if all(section.name is None for section in sections):
-        return met.regions()
-    chosen = _choose_regions(source, sections, size)
-    if not chosen and any(section.name == WRAPPERS for section in sections):
-        return met.regions()
-    return [held for section in chosen for held in _select_within(source, section, met)]
 
 
 def _select_within(source: Source, section: Section, met: _Search) -> Iterator[HostRegion]:
@@ -332,15 +302,8 @@ _LARGEST_NAME_TABLE = 16 * 1024 * 1024
 _LONGEST_NAME = 4096
 
 
-class ArchiveMember(Struct, frozen=True):
-    """A member of an archive, which ends before ``end``; the source is at its first byte."""
-
-    name: str
-    end: int
-
-
-def archive_members(source: Source, end: int | None) -> Iterator[ArchiveMember]:
-    """Yield the members with content; continue from the reader's position in the source."""
+def _archive_members(source: Source) -> Iterator[tuple[str, int]]:
+    """Yield name and end of each member with content, the source at its first byte."""
     source.exact(len(ARCHIVE_MAGIC), "an archive")
     names = b""
     while header := source.read(_MEMBER_HEADER):
@@ -350,7 +313,7 @@ def archive_members(source: Source, end: int | None) -> Iterator[ArchiveMember]:
             raise damaged_error(source.name, at, "no header of a member begins here")
         size = int(digits)
         stop = source.position + size
-        if size > source.left or (end is not None and stop > end):
+        if size > source.left:
             raise damaged_error(source.name, at, f"a member of {size} bytes does not fit")
         label = header[:16].decode("latin-1").rstrip()
         if label == "//":
@@ -358,7 +321,7 @@ def archive_members(source: Source, end: int | None) -> Iterator[ArchiveMember]:
                 raise damaged_error(source.name, at, f"a table of names of {size} bytes")
             names = source.exact(size, "the table of names")
         elif label not in ("/", "/SYM64/"):
-            yield ArchiveMember(_member_name(source, label, names, at), stop)
+            yield _member_name(source, label, names, at), stop
         source.skip(stop - source.position, "a member")
         if size % 2:
             source.read(1)

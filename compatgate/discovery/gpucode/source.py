@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from io import SEEK_CUR, SEEK_END, RawIOBase
 from typing import Any, Protocol
 
 from compatgate.errors import BadInput
@@ -35,6 +36,40 @@ def damaged_error(name: str, offset: int, what: str) -> BadInput:
         value=offset,
         hint="download or build the file again",
     )
+
+
+class SeekableFile(RawIOBase):
+    """A base for files with a position and a size; subclasses read the bytes."""
+
+    size: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.position = 0
+
+    def seekable(self) -> bool:
+        """Return True."""
+        return True
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return the position."""
+        return self.position
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to a position, which may be behind the end."""
+        start = {SEEK_CUR: self.position, SEEK_END: self.size}.get(whence, 0)
+        if start + offset < 0:
+            raise ValueError("a position before the beginning")
+        self.position = start + offset
+        return self.position
+
+    def _count(self, size: int) -> int:
+        """Return how many bytes a read of ``size`` gives."""
+        return max(min(self.size if size < 0 else size, self.size - self.position), 0)
 
 
 class Source:
@@ -110,10 +145,7 @@ class Source:
             count -= taken
 
     def seek(self, offset: int, wanted: int | None = None) -> None:
-        """Go to an offset of a seekable file.
-
-        The ``wanted`` bytes that are read there may be in the buffer.
-        """
+        """Go to an offset of a seekable file; the ``wanted`` bytes there may be in the buffer."""
         start = self._start + offset - self.position
         if wanted is not None and 0 <= start <= len(self._buffer) - wanted:
             self._start = start

@@ -175,7 +175,7 @@ class LayerRecords:
     def __init__(self, folder: str | None, signals: Signals, reader: FileReader) -> None:
         self._folder = folder
         self._reader = reader
-        self._packages = [(one.pattern.pattern, one.component) for one in signals.packages]
+        self._packages = [(pattern.pattern, component) for pattern, component in signals.packages]
 
     def find(self, layer: Layer) -> LayerRecord | None:
         """Return the record of a layer; None where none is stored, or a damaged one."""

@@ -23,11 +23,10 @@ from compatgate.discovery.installed_metadata import METADATA_FILES, metadata_fol
 from compatgate.discovery.libraries import observe_library, parse_version_file
 from compatgate.discovery.lockfiles import stack_components, wheel_builds
 from compatgate.discovery.lockfiles.interface import ListedPackage
-from compatgate.discovery.observations import Observation
+from compatgate.discovery.observations import Observation, is_version
 from compatgate.discovery.python_env import read_answer
 from compatgate.discovery.signals import CUDA_COMPAT, Signals, tidy_version
 from compatgate.discovery.wheels.names import is_loaded_kernel
-from compatgate.errors import BadInput
 
 FileKind = Literal[
     "dist-info",
@@ -158,13 +157,8 @@ def find_owner(path: str) -> str:
     return path[match.end() :].partition("/")[0].partition(".")[0].lower().replace("_", "-")
 
 
-def find_python(path: str) -> str | None:
-    """Return ``3.11`` for a file below ``lib/python3.11/``."""
-    match = re.search(r"(?:^|/)python(\d\.\d{1,2})t?/(?:site|dist)-packages/", path)
-    return match[1] if match else None
-
-
 LARGEST_TEXT = 256 * 1024
+_PYTHON_FOLDER = re.compile(r"(?:^|/)python(\d\.\d{1,2})t?/(?:site|dist)-packages/")
 _TORCH = re.compile(r"^__version__\s*=\s*['\"]([^'\"]+)", re.MULTILINE)
 _TORCH_CUDA = re.compile(r"^cuda(?:\s*:[^=]*)?\s*=\s*['\"](\d+\.\d+)", re.MULTILINE)
 _CONDA_CUDA = re.compile(r"(?:^|_)cuda_?(\d{1,2})\.?(\d)?")
@@ -188,9 +182,9 @@ def observe_distribution(name: str, version: str, origin: str) -> list[Observati
         ).observations
         if observation.component != "python" and _is_version(observation)
     ]
-    python = find_python(origin)
+    python = _PYTHON_FOLDER.search(origin)
     if observations and python and is_framework(observations[0].component):
-        observations.append(Observation("python", python, origin, "derived"))
+        observations.append(Observation("python", python[1], origin, "derived"))
     return observations
 
 
@@ -279,9 +273,4 @@ def read_package_database(
 
 
 def _is_version(seen: Observation) -> bool:
-    component = "cuda" if seen.component == CUDA_COMPAT else seen.component
-    try:
-        parse_version(component, seen.version)
-    except BadInput:
-        return False
-    return True
+    return is_version("cuda" if seen.component == CUDA_COMPAT else seen.component, seen.version)

@@ -15,7 +15,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -69,12 +70,10 @@ def is_local_image(text: str) -> bool:
         return rest.startswith(("/", ".", "[")) or os.path.exists(rest)
     if os.path.isdir(text):
         return is_layout(text)
-    return os.path.isfile(text) and (text.endswith(_ENDINGS) or _is_squashed(text))
-
-
-def _is_squashed(path: str) -> bool:
+    if not os.path.isfile(text) or text.endswith(_ENDINGS):
+        return os.path.isfile(text)
     try:
-        return _kind(path) in ("sif", "squashfs")
+        return _kind(text) in ("sif", "squashfs")
     except OSError:  # whoever reads the file says why it cannot be read
         return False
 
@@ -138,7 +137,6 @@ def _file_errors(path: str) -> Iterator[None]:
 
 
 def _kind(path: str) -> str:
-    """Return the kind of a file by its first bytes; empty for an unknown one."""
     with open(path, "rb") as file:
         head = file.read(_HEAD)
     if head.startswith(squashfs.MAGIC):
@@ -161,7 +159,10 @@ class _Reader:
     ) -> None:
         self._path, self._ref, self._wanted = path, ref, wanted
         self._signals, self._options, self._deadline = signals, options, deadline
+        self._check = partial(deadline.check, "reading the image")
         self._name = os.path.basename(os.path.abspath(path))
+        self._reference = f"file://{self._name}"
+        """The name that a verdict states, which is no reference to a registry."""
 
     def as_transport(self, transport: str) -> ImageReading:
         """Read the file as what the reference says it is."""
@@ -169,10 +170,10 @@ class _Reader:
             if not is_layout(self._path):
                 os.stat(self._path)
                 raise BadInput("is not an OCI layout: it has no file oci-layout", field=self._path)
-            return self._layered(self._layout(FolderFiles(self._path)))
-        archive = self._archive()
+            return self._layout(FolderFiles(self._path))
+        archive = ArchiveFiles(self._path, self._options.limits, self._check)
         if transport == LAYOUT_ARCHIVE:
-            return self._layered(self._layout(archive))
+            return self._layout(archive)
         return self._layered(read_saved(archive, self._name, self._ref))
 
     def as_content(self) -> ImageReading:
@@ -185,32 +186,21 @@ class _Reader:
         if kind != "tar":
             problem = "is not an image file"
             raise BadInput(problem, field=self._path, hint=f"use one of: {READ_FORMS}")
-        archive = self._archive()
+        archive = ArchiveFiles(self._path, self._options.limits, self._check)
         if archive.is_root:
             return self._one_layer(root_members(archive), "", [])
         if archive.find("index.json") and archive.find("oci-layout"):
-            return self._layered(self._layout(archive))
+            return self._layout(archive)
         if archive.find("manifest.json"):
             return self._layered(read_saved(archive, self._name, self._ref))
         problem = "is a tar archive, but neither of an image nor of a root filesystem"
         raise BadInput(problem, field=self._path, hint=f"supported: {READ_FORMS}")
 
-    @property
-    def _reference(self) -> str:
-        """Return the name that a verdict states, which is no reference to a registry."""
-        return f"file://{self._name}"
-
     def _work(self, name: str) -> ImageWork:
         return ImageWork(name, self._wanted, self._signals, self._options, self._deadline)
 
-    def _check(self) -> None:
-        self._deadline.check("reading the image")
-
-    def _archive(self) -> ArchiveFiles:
-        return ArchiveFiles(self._path, self._options.limits, self._check)
-
-    def _layout(self, files: FolderFiles | ArchiveFiles) -> StoredImage:
-        return read_layout(files, self._wanted, self._name, self._ref)
+    def _layout(self, files: FolderFiles | ArchiveFiles) -> ImageReading:
+        return self._layered(read_layout(files, self._wanted, self._name, self._ref))
 
     def _layered(self, image: StoredImage) -> ImageReading:
         """Read an image of layers, as one in a registry."""
@@ -291,7 +281,10 @@ class _StatedConfig:
             return
         text = (content.read_all(_LARGEST_TEXT) or b"").decode("utf-8", "replace")
         if path == _LABELS:
-            self._labels |= _read_labels(text)
+            with suppress(*DECODE_ERRORS):
+                document = msgspec.json.decode(text)
+                labels = document if isinstance(document, dict) else {}
+                self._labels |= {k: value for k, value in labels.items() if isinstance(value, str)}
         elif len(self._variables) < _MAX_FILES:
             pattern = _EXPORT if is_script else _ASSIGNED
             self._variables[path] = pattern.findall(text)[:_MAX_VARIABLES]
@@ -305,15 +298,6 @@ class _StatedConfig:
         }
         env = [f"{name}={value}" for name, value in stated.items()]
         return Config("linux" if cpu else "", cpu, config=Settings(env, labels=self._labels))
-
-
-def _read_labels(text: str) -> dict[str, str]:
-    try:
-        document = msgspec.json.decode(text)
-    except DECODE_ERRORS:
-        return {}
-    labels = document if isinstance(document, dict) else {}
-    return {name: value for name, value in labels.items() if isinstance(value, str)}
 
 
 def _unquote(value: str) -> str:

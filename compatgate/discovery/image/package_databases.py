@@ -120,8 +120,6 @@ _COUNTER = 4
 
 
 class _BerkeleyHash:
-    """The pages of a Berkeley DB hash."""
-
     def __init__(self, data: bytearray) -> None:
         order = _byte_order(data)
         if order is None or len(data) < 512:
@@ -182,7 +180,6 @@ class _BerkeleyHash:
                 raise ValueError(what)
 
     def _chain(self, number: int, length: int) -> bytes:
-        """Return the bytes on a chain of overflow pages."""
         parts: list[memoryview] = []
         left = length
         while left > 0:
@@ -203,10 +200,8 @@ class _BerkeleyHash:
 
 def _byte_order(data: bytearray) -> str | None:
     """Return the byte order of a Berkeley DB hash; None for other data."""
-    for order in ("<", ">"):
-        if data[12:16] == struct.pack(f"{order}I", _BERKELEY_MAGIC):
-            return order
-    return None
+    magic = data[12:16]
+    return next((o for o in "<>" if magic == struct.pack(f"{o}I", _BERKELEY_MAGIC)), None)
 
 
 LARGEST_RPM = 64 * 1024 * 1024

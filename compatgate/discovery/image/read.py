@@ -6,7 +6,9 @@ bounded memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -106,8 +108,11 @@ def read_image(
         stored = ReadingCache(options, wanted, signals)
         known = stored.find(name.digest)
         registries = list_registries(name, transport, options)
-        if not known and options.cache and not name.digest:
-            known = stored.find(_digest_of_tag(registries, name))
+        if not known and options.cache and not name.digest:  # ask for the current digest alone
+            for registry in registries:
+                with suppress(Unavailable, NotFound):
+                    known = stored.find(registry.digest_of(name.locator))
+                    break
         if not known:
             resolved = resolve_images(registries, name, wanted, deadline)
             work = ImageWork(str(name), wanted, read_signals(signals), options, deadline)
@@ -270,10 +275,7 @@ def conclude_image(
     facts: CudaArch | None,
     known: Packages = NO_KNOWN_PACKAGES,
 ) -> Inspection:
-    """Conclude the stack from config and layers.
-
-    Stated architectures count where no file has GPU code.
-    """
+    """Conclude the stack; stated architectures count where no file has GPU code."""
     seen.add(WitnessKind.CONFIG, stated.observations)
     toolkits = list_ptx_toolkits(facts) if facts else {}
     found = conclude(seen.findings(known, toolkits), facts)
@@ -304,16 +306,6 @@ def resolve_images(
             if registry is registries[-1] or not deadline.left:
                 raise
     raise AssertionError("the registry itself is the last place")
-
-
-def _digest_of_tag(registries: Sequence[Registry], name: Reference) -> str | None:
-    """Return the current digest of a tag without fetching the image; None if not known."""
-    for registry in registries:
-        try:
-            return registry.digest_of(name.locator)
-        except (Unavailable, NotFound):
-            continue
-    return None
 
 
 def _resolve_at(registry: Registry, name: Reference, wanted: Platform) -> ResolvedImages:
@@ -401,8 +393,7 @@ class _FolderReader:
         self._left = most_bytes
         self._members = 0
         self._limits = options.limits
-        check: Callable[[], None] = lambda: deadline.check("reading the image")  # noqa: E731
-        self._budget = Budget(options.limits, check)
+        self._budget = Budget(options.limits, partial(deadline.check, "reading the image"))
         self._visibility = Visibility(options.limits, _refuse_layer)
 
     def read(self, layer: Layer, registry: Registry) -> None:

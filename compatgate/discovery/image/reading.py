@@ -66,18 +66,12 @@ class Interpreters(Struct, frozen=True):
 class ImageReading(Struct, frozen=True):
     """The stack of an image.
 
-    Attributes:
-        digest: digest of the manifest that was read; for an index that of the platform's manifest;
-            empty for a root filesystem in a file.
-        index: digest of the index that the manifest was chosen from, None without.
-        conflicts: where witnesses disagree, and which decides.
-        bytes_read: bytes read from the registry for this call; 0 for cached readings.
-        installations: names of the installations whose stacks differ, that of ``stack_body``
-            first; the others are its alternatives.
-        content: digest of the GPU content (see `layer_findings`); None where the image was not
-            read to the end.
-        files: path below the root to the digest of the file, of some that belong to the GPU
-            content: a program that says that it runs in the image can be asked for them.
+    The ``digest`` is of the manifest that was read, for an index of the platform's, and empty for a
+    root filesystem in a file; ``index`` that of the index, if one was. ``bytes_read`` counts this
+    call alone: 0 for cached readings. ``installations`` are those whose stacks differ, that of
+    ``stack_body`` first. ``content`` is the digest of the GPU content (`layer_findings`), None
+    where the image was not read to the end; ``files`` are digests of some of it, by path, which a
+    program in the image can be asked for.
     """
 
     reference: str
@@ -98,10 +92,7 @@ class ImageReading(Struct, frozen=True):
 
     @property
     def pinned(self) -> str:
-        """Return the reference with the digest of the manifest that was read, never an index's.
-
-        A file may have none.
-        """
+        """Return the reference with the manifest's digest, not an index's; a file may have none."""
         name = _DIGEST.sub("", self.reference)
         return f"{name}@{self.digest}" if self.digest else self.reference
 
@@ -220,7 +211,6 @@ class ReadingCache:
 
     @cached_property
     def _common(self) -> dict[str, Any]:
-        """Return everything that determines a reading, except its digest and needs."""
         return {
             "version": version(),
             "platform": str(self._platform),

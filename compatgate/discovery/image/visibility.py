@@ -31,10 +31,7 @@ _NONE = "\0"
 
 
 class Visibility:
-    """The paths that are visible when layers are read from the top down.
-
-    Once it is ``full``, further paths hide nothing.
-    """
+    """The paths visible when layers are read top down; once ``full``, further ones hide nothing."""
 
     def __init__(self, limits: Limits, doubt: Callable[[str], None] = lambda _: None) -> None:
         self.full = False
@@ -174,7 +171,6 @@ class Visibility:
 
 
 def _folders(path: str) -> Iterator[str]:
-    """Yield the folders above a path, and the root."""
     at = path.rfind("/")
     while at > 0:
         yield path[:at]

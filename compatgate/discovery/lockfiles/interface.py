@@ -17,20 +17,12 @@ Ecosystem = Literal["pypi", "conda"]
 
 
 class ListedPackage(Struct, frozen=True):
-    """A locked package for the target's platform.
+    """A locked package for the target's platform, of an ``origin`` like ``requirements.txt:3``.
 
-    Attributes:
-        origin: place in the lock: ``uv.lock: torch``, ``requirements.txt:3``.
-        version: None where the lock does not choose one.
-        sources: URLs of its index and files; they may name the CUDA build.
-        when: a condition that is not decided for this platform; the package counts as open.
-        labels: names of its wheel variants that fit the platform (PEP 825).
-        variants: properties of the variants: label -> ``nvidia :: sm_arch :: 90_real`` lines.
-        wheels: wheels that fit the platform, where the lock lists them.
-        depends: names of its direct dependencies, where the lock lists them.
-        index: URL of the package's index, where the lock names one.
-        digests: allowed SHA-256 of its files, where the lock states them without names.
-        channel: conda channel (``conda-forge``); empty where not stated.
+    ``sources``, the URLs of its index and files, may name the CUDA build. A package counts as open
+    ``when`` a condition is not decided for this platform. The fitting wheel variants (PEP 825) have
+    ``labels`` and ``variants``, label -> ``nvidia :: sm_arch :: 90_real`` lines. ``digests`` are
+    allowed SHA-256 of its files, where the lock states them without names.
     """
 
     name: str

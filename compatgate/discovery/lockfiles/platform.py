@@ -1,7 +1,4 @@
-"""Evaluate environment markers for the target's platform, never for this machine.
-
-`find_python_conflict` checks whether a lock is for the target's Python.
-"""
+"""Evaluate environment markers for the target's platform, never for this machine."""
 
 from __future__ import annotations
 
@@ -82,10 +79,7 @@ def _environment(platform: Platform, python: str) -> dict[str, Any]:
 
 
 class Markers:
-    """An evaluator of markers for one platform.
-
-    The lock's constraint on Python narrows an unknown Python.
-    """
+    """Decides markers for one platform; the lock's constraint on Python narrows an unknown one."""
 
     def __init__(
         self,
@@ -109,8 +103,12 @@ class Markers:
             problem = f"{requires_python[:100]!r} is not a requirement on Python"
             raise BadInput(problem, field=file, value=requires_python[:100]) from None
         allowed = tuple(python for python in possible if python in wanted)
-        self.python_fits = bool(allowed)
-        """Whether the platform's Python is one that the lock is for."""
+        self.conflicts: tuple[Conflict, ...] = ()
+        """A conflict where the lock excludes the target's Python."""
+        if not allowed:
+            have = f"the target has {platform.python}" if platform.python else "no known Python is"
+            message = f"{file} is for Python {requires_python}, {have}"
+            self.conflicts = (Conflict("python", message, None),)
         sets = {"extras": self._extras, "dependency_groups": self._groups}
         self._environments = [{**_environment(platform, p), **sets} for p in allowed or possible]
 
@@ -145,8 +143,15 @@ class Markers:
     def _evaluate(self, text: str) -> bool | None:
         if "variant_" in text:
             return None  # PEP 817's markers are decided when the wheel is chosen
+
+        def settle(operator: str, name: str) -> str:
+            return _TRUE if (name in self._extras) == (operator == "==") else _FALSE
+
+        # Comparisons of extras are decided here, since `packaging` supports a single extra.
+        settled = _EXTRA.sub(lambda m: settle(m[1], m[3]), text[:_LONGEST_MARKER])
+        settled = _EXTRA_RIGHT.sub(lambda m: settle(m[3], m[2]), settled)
         try:
-            parsed = Marker(self._settle_extras(text[:_LONGEST_MARKER]))
+            parsed = Marker(settled)
             answers = {parsed.evaluate(e, context="lock_file") for e in self._environments}
         except (UndefinedComparison, UndefinedEnvironmentName):
             return None
@@ -154,22 +159,3 @@ class Markers:
             problem = f"{text[:200]!r} is not an environment marker"
             raise BadInput(problem, field=self._file, value=text[:200]) from None
         return answers.pop() if len(answers) == 1 else None
-
-    def _settle_extras(self, text: str) -> str:
-        """Decide comparisons of extras, since `packaging` supports a single extra."""
-
-        def decided(operator: str, name: str) -> str:
-            return _TRUE if (name in self._extras) == (operator == "==") else _FALSE
-
-        text = _EXTRA.sub(lambda m: decided(m[1], m[3]), text)
-        return _EXTRA_RIGHT.sub(lambda m: decided(m[3], m[2]), text)
-
-
-def find_python_conflict(
-    markers: Markers, file: str, platform: Platform, requires: str
-) -> tuple[Conflict, ...]:
-    """Return a conflict when the lock excludes the target's Python."""
-    if markers.python_fits:
-        return ()
-    have = f"the target has {platform.python}" if platform.python else "no known Python is"
-    return (Conflict("python", f"{file} is for Python {requires}, {have}", None),)

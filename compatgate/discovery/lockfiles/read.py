@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from compatgate.core.components import is_framework
 from compatgate.core.facts.packages import Packages
-from compatgate.discovery.lockfiles import stack_components, wheel_builds
+from compatgate.discovery.lockfiles import stack_components
 from compatgate.discovery.lockfiles.formats import FORMATS, QUOTING_FORMATS, REQUIREMENTS
 from compatgate.discovery.lockfiles.interface import (
     ListedPackage,
@@ -32,6 +34,8 @@ from compatgate.discovery.observations import (
 from compatgate.errors import BadInput, InconclusiveInput
 
 _MAX_OPEN = 50
+_VARIANT_CUDA = re.compile(r"nvidia :: cuda_version_lower_bound :: (.*)")
+_VARIANT_ARCH = re.compile(r"nvidia :: sm_arch :: (\d{2,3}[af]?)_(real|virtual)")
 
 
 def read_lockfile(
@@ -43,9 +47,9 @@ def read_lockfile(
     """
     name = os.path.basename(os.fspath(path_or_name)) or "lockfile"
     text = decode_text(data, name)
-    beside = _folder_reader(path_or_name) if isinstance(path_or_name, Path) else None
+    beside = partial(_read_beside, path_or_name) if isinstance(path_or_name, Path) else None
     file = LockFile(name, text, beside)
-    if not any(known.recognises(file) for known in QUOTING_FORMATS):
+    if not any(one.recognises(file) for one in QUOTING_FORMATS):
         refuse_template(text, name)
     form = recognise(file)
     contents = form.read(file, platform)
@@ -64,17 +68,13 @@ def recognise(file: LockFile) -> LockFormat:
     raise BadInput("is not a lockfile in a known format", field=file.name, hint=hint)
 
 
-def _folder_reader(path: Path) -> Callable[[str], bytes]:
-    """Return a reader for files in the lockfile's folder that refuses links out of it."""
+def _read_beside(path: Path, relative: str) -> bytes:
+    """Read a file in the lockfile's folder; refuse links out of it."""
     folder = path.resolve().parent
-
-    def read(relative: str) -> bytes:
-        wanted = (folder / relative).resolve()
-        if not wanted.is_relative_to(folder):
-            raise OSError(0, "it is outside of the lockfile's folder")
-        return wanted.read_bytes()
-
-    return read
+    wanted = (folder / relative).resolve()
+    if not wanted.is_relative_to(folder):
+        raise OSError(0, "it is outside of the lockfile's folder")
+    return wanted.read_bytes()
 
 
 def _conclude_reading(
@@ -96,19 +96,14 @@ def _conclude_reading(
     if not observations and not left:
         left += _describe_optional_parts(contents.packages, file, known)
     unrelated = not observations and left == [describe_unrelated(file)]
-    of_index = python.of_index - {
-        observation.component for observation in (*conda_found.observations, *built)
-    }
-    left += [
-        *find_unknown_cuda(observations, of_index, file),
-        *find_open_versions(observations, file),
-    ]
-    if form is REQUIREMENTS and not observations:
-        names = [p.name for p in chosen if p.version is None and _name_in_stack(p, known)]
-        if names:
-            source = file if "." in file else "FILE"
-            todo = f"compatgate lock --in {source} chooses releases for a target or pool"
-            left = [f"{file} pins no release of {', '.join(names[:4])}: {todo}", *left]
+    of_index = python.of_index - {one.component for one in (*conda_found.observations, *built)}
+    left += find_unknown_cuda(observations, of_index, file)
+    left += find_open_versions(observations, file)
+    names = [p.name for p in chosen if p.version is None and _name_in_stack(p, known)]
+    if form is REQUIREMENTS and not observations and names:
+        source = file if "." in file else "FILE"
+        todo = f"compatgate lock --in {source} chooses releases for a target or pool"
+        left = [f"{file} pins no release of {', '.join(names[:4])}: {todo}", *left]
     conflicts = (*contents.conflicts, *conda_found.conflicts, *python.conflicts)
     return LockReading(
         form.name,
@@ -124,12 +119,11 @@ def _conclude_reading(
 
 def _name_in_stack(package: ListedPackage, known: Packages) -> str:
     """Return the name of a component or GPU package, or ``""``."""
-    if is_gpu_package(package, known):
-        return canonicalize_name(package.name)
-    return _is_component(package)
+    is_gpu = is_gpu_package(package, known)
+    return canonicalize_name(package.name) if is_gpu else _component_name(package)
 
 
-def _is_component(package: ListedPackage) -> str:
+def _component_name(package: ListedPackage) -> str:
     """Return the component's name, or ``""``."""
     if package.ecosystem == "conda":
         found = stack_components.find_conda_component(package)
@@ -172,24 +166,21 @@ def _read_variants(
     arch: tuple[str, ...] = ()
     left: list[str] = []
     for package in packages:
-        component = _is_component(package)
+        component = _component_name(package)
         if not component or package.version is None:
             continue
         if len(package.labels) > 1:
-            shown = "; ".join(_describe_variant(package, label) for label in package.labels[:8])
+            listed = [(label, package.variants.get(label)) for label in package.labels[:8]]
+            shown = "; ".join(f"{one} ({', '.join(has)})" if has else one for one, has in listed)
             left.append(f"{component} {package.version}: the installer chooses among {shown}")
             continue
         label = package.labels[0]
         properties = package.variants.get(label, ())
         if not properties and label != "null":
             left.append(f"{component}: variant {label} has no properties in {package.origin}")
-        cuda = wheel_builds.find_variant_cuda(properties)
+        cuda = next((bound[1] for bound in map(_VARIANT_CUDA.match, properties) if bound), "")
         version = f"{package.version}+cu{cuda.replace('.', '')}" if cuda else package.version
         observations.append(Observation(component, version, package.origin, "derived"))
-        arch += wheel_builds.find_variant_arch(properties)
+        for code in filter(None, map(_VARIANT_ARCH.fullmatch, properties)):
+            arch += (f"{'sm' if code[2] == 'real' else 'compute'}_{code[1]}",)
     return observations, arch, left
-
-
-def _describe_variant(package: ListedPackage, label: str) -> str:
-    properties = package.variants.get(label, ())
-    return f"{label} ({', '.join(properties)})" if properties else label

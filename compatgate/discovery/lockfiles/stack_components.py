@@ -59,11 +59,8 @@ def _is_at_index(url: str) -> bool:
 def find_pypi_component(name: str) -> tuple[Component, tuple[int, ...] | None] | None:
     """Return the component of a package on the index, and the CUDA that its name states."""
     canonical = canonicalize_name(name)
-    if (
-        canonical in NOT_ON_INDEX
-        or len(canonical) > 100
-        or not component_pattern().search(canonical)
-    ):
+    excluded = canonical in NOT_ON_INDEX or len(canonical) > 100
+    if excluded or not component_pattern().search(canonical):
         return None
     resolved = find_component(canonical)
     if resolved is None or resolved.component.kind in ("driver", "runtime", "build"):
@@ -104,8 +101,7 @@ def observe_pypi(packages: Sequence[ListedPackage], indexes: Sequence[str]) -> L
             label = label or f"cu{''.join(map(str, cuda))}"
         if component.name == "jax":
             label = label or companion
-        labelled = f"+{label}" if label and "+" not in package.version else ""
-        version = f"{package.version}{labelled}"
+        version = package.version + (f"+{label}" if label and "+" not in package.version else "")
         if seen := observe_version(component.name, version, package.origin, left):
             observations += seen
             conflicts += disagreement
@@ -156,9 +152,8 @@ def _build_conflict(component: Component, package: ListedPackage, one: str, othe
 def describe_unpinned(name: str, package: ListedPackage) -> str:
     """Return the sentence that says why a package has no version."""
     asked = package.specifier.strip()
-    if asked:
-        return f"{name}: {asked!r} allows several versions ({package.origin})"
-    return f"{name}: no version is stated ({package.origin})"
+    why = f"{asked!r} allows several versions" if asked else "no version is stated"
+    return f"{name}: {why} ({package.origin})"
 
 
 def _jax_label(packages: Sequence[ListedPackage]) -> str:
@@ -176,6 +171,7 @@ _TOOLKIT = re.compile(
     r"cuda(?:-.+)?|lib(?:cu|npp|nv)[a-z]+(?:-(?:dev|static))?|nvidia-.+|pytorch-mutex"
 )
 """Names of the toolkit's own packages on conda's channels."""
+_CONDA_CUDNN = re.compile(r"cudnn(\d{1,2}\.\d{1,2}(?:\.\d{1,3}){0,2})")
 _NUMBERS_OF_VERSION = {"cuda": 2, "python": 2}
 """Numbers that settle a version; three for all others."""
 _URL = re.compile(r"(?P<name>[^/]+)-(?P<version>[^-/]+)-(?P<build>[^-/]+)\.(?:tar\.bz2|conda)")
@@ -225,12 +221,9 @@ def observe_conda(packages: Sequence[ListedPackage]) -> LockedComponents:
         version = _add_conda_label(component, package, builds)
         seen = observe_version(component.name, version, package.origin, left)
         observations += seen
-        if (
-            seen
-            and component.name == "torch"
-            and (cudnn := wheel_builds.parse_conda_cudnn(package.build))
-        ):
-            observations.append(Observation("cudnn", cudnn, package.origin, "derived"))
+        cudnn = _CONDA_CUDNN.search(package.build.lower())
+        if seen and component.name == "torch" and cudnn:
+            observations.append(Observation("cudnn", cudnn[1], package.origin, "derived"))
     return LockedComponents(tuple(observations), (), tuple(left))
 
 

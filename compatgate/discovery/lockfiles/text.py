@@ -14,7 +14,7 @@ import yaml
 from msgspec import Struct
 
 from compatgate.discovery.lockfiles.interface import ListedPackage, LockContents, LockFile
-from compatgate.discovery.lockfiles.platform import Markers, Platform, find_python_conflict
+from compatgate.discovery.lockfiles.platform import Markers, Platform
 from compatgate.discovery.observations import Conflict
 from compatgate.errors import BadInput, InconclusiveInput, quote_error
 
@@ -46,7 +46,7 @@ def decode_text(data: bytes, name: str, largest: int = LARGEST_FILE) -> str:
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:
-        raise BadInput("is not text", field=name, hint="name a lockfile") from None
+        text = "\0"
     if "\0" in text:
         raise BadInput("is not text", field=name, hint="name a lockfile")
     if not text.strip():
@@ -170,18 +170,12 @@ def read_table_lock(
     requires: Callable[[Table, str], str],
     packages: Callable[[TableLock], Iterable[ListedPackage | None]],
     conflicts: Callable[[TableLock], tuple[Conflict, ...]] = lambda _: (),
-    index: Callable[[TableLock], str] = lambda _: "",
     groups: str = "",
 ) -> LockContents:
     """Return the packages of a lock, by the functions in which its format differs from others.
 
-    Args:
-        load: reads the document of a file, for a platform.
-        requires: the constraint on Python that a document states.
-        packages: the packages of a lock; None for those that the platform leaves out.
-        conflicts: contradictions with the target, besides its Python.
-        index: the index that packages without one are asked of; empty for the installer's own.
-        groups: key of the document's list of groups that are always installed.
+    ``requires`` returns the constraint on Python that a document states, ``packages`` None where
+    the platform leaves one out. ``groups`` is the key of the groups that are always installed.
     """
     document = load(file, platform)
     python = requires(document, file.name)
@@ -189,8 +183,7 @@ def read_table_lock(
     markers = Markers(platform, file=file.name, requires_python=python, groups=always)
     lock = TableLock(document, file.name, markers)
     found = tuple(package for package in packages(lock) if package is not None)
-    against = find_python_conflict(markers, file.name, platform, python) + conflicts(lock)
-    return LockContents(found, conflicts=against, asked=(index(lock),))
+    return LockContents(found, conflicts=markers.conflicts + conflicts(lock))
 
 
 def list_texts(value: Any) -> list[str]:

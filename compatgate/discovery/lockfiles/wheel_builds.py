@@ -30,7 +30,6 @@ _ACCELERATOR = re.compile(r"cu(?:da)?[\d-]|cpu|rocm|xpu", re.IGNORECASE)
 _CONDA_CUDA = re.compile(
     r"(?:^|[_*\-])cuda[_\-]?(?:(?P<dotted>\d{1,2}\.\d{1,2})|(?P<tag>\d{2,3}))(?!\d)"
 )
-_CONDA_CUDNN = re.compile(r"cudnn(?P<version>\d{1,2}\.\d{1,2}(?:\.\d{1,3}){0,2})")
 _CONDA_CPU = re.compile(r"(?:^|[_*\-])cpu(?:[_*\-]|$)")
 _PLAIN_CUDA = re.compile(r"(?:^|[_*\-])(?:cuda|gpu)(?:[_*\-]|$|py)")
 
@@ -41,13 +40,13 @@ def parse_url_label(url: str) -> str:
     An index of builds for Jetson has a label of its own, ``jp6.cu126``.
     """
     try:
-        path = unquote(urlsplit(url).path)
+        path = unquote(urlsplit(url).path).lower()
     except ValueError:
         return ""
-    if match := _JETSON_INDEX.search(path.lower()):
+    if match := _JETSON_INDEX.search(path):
         return f"{match['jetpack']}.{match['label']}"
-    url_label = [match["label"] for match in _INDEX_LABEL.finditer(path.lower())]
-    return url_label[-1] if url_label else ""
+    labels: list[str] = _INDEX_LABEL.findall(path)
+    return labels[-1] if labels else ""
 
 
 def parse_version_label(version: str) -> str:
@@ -124,17 +123,10 @@ def uses_cuda(build: str) -> bool:
     return bool(_PLAIN_CUDA.search(text)) or parse_conda_label(text).startswith("cu")
 
 
-def parse_conda_cudnn(build: str) -> str:
-    """Return the cuDNN of a conda build string: ``8.9.2`` of ``py3.11_cuda12.1_cudnn8.9.2_0``."""
-    match = _CONDA_CUDNN.search(build.lower())
-    return match["version"] if match else ""
-
-
 _MAX_WHEELS = 2000
 _ARCHITECTURE = {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}
 _PYTHON_TAG = re.compile(r"(?:cp|py)(\d)(\d*)")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_CUDA_ARCH = re.compile(r"(\d{2,3}[af]?)_(real|virtual)")
 
 
 class LockedWheel(Struct, frozen=True):
@@ -188,16 +180,11 @@ def _fits(name: str, platform: Platform) -> bool:
     if len(parts) < 5:
         return False
     python, abi, tags = parts[-3:]
-    return _python_fits(python, abi, platform.python) and any(
-        _platform_fits(tag, platform) for tag in tags.split(".")
-    )
-
-
-def _platform_fits(tag: str, platform: Platform) -> bool:
-    if tag == "any":
-        return True
     starts = ("win",) if platform.os == "windows" else ("manylinux", "linux")
-    return tag.startswith(starts) and tag.endswith(_ARCHITECTURE[platform.cpu])
+    ends = _ARCHITECTURE[platform.cpu]
+    return _python_fits(python, abi, platform.python) and any(
+        tag == "any" or (tag.startswith(starts) and tag.endswith(ends)) for tag in tags.split(".")
+    )
 
 
 def _python_fits(tags: str, abi: str, python: str | None) -> bool:
@@ -241,22 +228,3 @@ def _variant_lines(properties: dict[str, Any]) -> list[str]:
         if isinstance(values, list)
         for value in values
     ]
-
-
-def find_variant_cuda(properties: Sequence[str]) -> str:
-    """Return ``12.8`` of ``nvidia :: cuda_version_lower_bound :: 12.8``."""
-    return next(iter(_variant_values(properties, "cuda_version_lower_bound")), "")
-
-
-def find_variant_arch(properties: Sequence[str]) -> tuple[str, ...]:
-    """Return ``sm_90`` of ``nvidia :: sm_arch :: 90_real``, ``compute_120`` of ``120_virtual``."""
-    arch = []
-    for value in _variant_values(properties, "sm_arch"):
-        if match := _CUDA_ARCH.fullmatch(value):
-            arch.append(f"{'sm' if match[2] == 'real' else 'compute'}_{match[1]}")
-    return tuple(arch)
-
-
-def _variant_values(properties: Sequence[str], feature: str) -> list[str]:
-    start = f"nvidia :: {feature} :: "
-    return [line.removeprefix(start) for line in properties if line.startswith(start)]

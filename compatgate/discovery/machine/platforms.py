@@ -10,7 +10,7 @@ NVIDIA/k8s-device-plugin README, "Catalog of Labels" (vGPUs and shared GPUs).
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from typing import Literal, get_args
 
@@ -42,19 +42,17 @@ def recognise_platform(texts: MachineTexts, gpus: Iterable[str], facts: Facts) -
         name: re.sub(r"[\s_]+", "-", texts.get(name, "").strip()).lower()
         for name in get_args(MachineText)
     }
-    for machine in facts.platform_machines.machines:
-        if any(_fits(condition, said, names) for condition in machine.recognise):
-            return machine.platform
-    return None
 
+    def fits(condition: Condition) -> bool:
+        wanted = ((text, getattr(condition, name)) for name, text in said.items())
+        return (not condition.gpus or not names.isdisjoint(condition.gpus)) and all(
+            any(fnmatchcase(text, pattern) for pattern in patterns)
+            for text, patterns in wanted
+            if patterns
+        )
 
-def _fits(condition: Condition, said: dict[str, str], gpus: Collection[str]) -> bool:
-    patterns = {name: getattr(condition, name) for name in said}
-    return (not condition.gpus or any(gpu in gpus for gpu in condition.gpus)) and all(
-        any(fnmatchcase(said[name], pattern) for pattern in wanted)
-        for name, wanted in patterns.items()
-        if wanted
-    )
+    machines = facts.platform_machines.machines
+    return next((one.platform for one in machines if any(map(fits, one.recognise))), None)
 
 
 def read_label_parts(labels: Mapping[str, str]) -> dict[str, str]:

@@ -32,10 +32,7 @@ LONGEST = 16 * 1024 * 1024
 
 
 def parse_nvidia_smi(text: str, *, origin: str = "nvidia-smi") -> Report:
-    """Read the output of ``nvidia-smi``.
-
-    Errors are part of the output; surrounding text is ignored.
-    """
+    """Read the output of ``nvidia-smi``, its errors included; ignore surrounding text."""
     if len(text) > LONGEST:
         raise BadInput("is too long to be output of nvidia-smi", field=origin)
     if not text.strip():
@@ -46,7 +43,7 @@ def parse_nvidia_smi(text: str, *, origin: str = "nvidia-smi") -> Report:
         raise _nothing_found(text, origin, reports)
     joined = Report.joined(reports)
     node = {**joined.node, **find_host_parts(text)}
-    return replace(joined, node=node, host=joined.host or vgpus.is_host(text))
+    return replace(joined, node=node, host=joined.host or bool(vgpus.PROCESS.search(text)))
 
 
 def _nothing_found(text: str, origin: str, reports: list[Report]) -> CompatgateError:

@@ -148,20 +148,16 @@ def _set_property(device: Device, path: tuple[str, ...], value: str) -> Device:
         return replace(device, slices=(*device.slices, Slice()))
     if path[0] == "mig device":
         *others, last = device.slices
-        return replace(device, slices=(*others, _set_slice_property(last, path[1:], value)))
+        if path[1:] in (("fb memory usage", "total"), ("shared fb memory usage", "total")):
+            last = replace(last, memory_mib=parse_mib(value))
+        elif path[-1] == "copy engine count" and value.isdecimal():
+            last = replace(last, engines=int(value))
+        return replace(device, slices=(*others, last))
     if known := _PROPERTIES.get(path):
         return replace(device, **{known[0]: known[1](value)})
     if len(path) == 1 and (part := read_part(path[0], value)):
         return replace(device, node={**device.node, **part})
     return device
-
-
-def _set_slice_property(part: Slice, path: tuple[str, ...], value: str) -> Slice:
-    if path in (("fb memory usage", "total"), ("shared fb memory usage", "total")):
-        return replace(part, memory_mib=parse_mib(value))
-    if path[-1] == "copy engine count" and value.isdecimal():
-        return replace(part, engines=int(value))
-    return part
 
 
 _LIST_GPU = re.compile(r"\s*GPU (\d+): (.+?) \(UUID:\s*([^)]*)\)?\s*")
@@ -204,9 +200,11 @@ def parse_list(text: str) -> Report | None:
 
 _CSV_NAMES = ("name", "gpu_name")
 _CSV_FIELD = re.compile(r"[a-z][a-z0-9_.]*")
-_CSV_DRIVER = re.compile(r"\d{3}\.\d{1,4}(?:\.\d{1,4})?")
-_CSV_CAPABILITY = re.compile(r"\d{1,2}\.\d")
-_CSV_PRODUCT = re.compile(r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|Orin|Thor|Xavier)\b.*", re.I)
+_CSV_GUESSES = {
+    "name": re.compile(r"(?:NVIDIA|Tesla|GeForce|Quadro|GRID|TITAN|Orin|Thor|Xavier)\b.*", re.I),
+    "driver_version": re.compile(r"\d{3}\.\d{1,4}(?:\.\d{1,4})?"),
+    "compute_cap": re.compile(r"\d{1,2}\.\d"),
+}
 
 
 def parse_csv(text: str) -> Report | None:
@@ -227,11 +225,7 @@ def _guess_csv_header(cells: list[str]) -> list[str]:
     """Guess the columns of CSV without a header; empty without a product and another value."""
     header = [""] * len(cells)
     for position, cell in enumerate(cells):
-        for column, pattern in (
-            ("name", _CSV_PRODUCT),
-            ("driver_version", _CSV_DRIVER),
-            ("compute_cap", _CSV_CAPABILITY),
-        ):
+        for column, pattern in _CSV_GUESSES.items():
             if column not in header and not header[position] and pattern.fullmatch(cell):
                 header[position] = column
     return header if "name" in header and len([h for h in header if h]) > 1 else []
@@ -292,7 +286,11 @@ def parse_table(text: str) -> Report | None:
     if header is None:
         return None
     tool, driver = read_value(header["tool"]), read_value(header["driver"])
-    rows = [_table_cells(line) for line in text[header.start() :].splitlines()]
+    rows: list[list[str]] = []
+    for line in text[header.start() :].splitlines():
+        clean = line.strip().lstrip(">").strip()
+        is_row = clean.startswith("|") and not set(clean) <= set("|+-= ")
+        rows.append([cell.strip() for cell in clean.strip("|").split("|")] if is_row else [])
     # Under WSL the versions of nvidia-smi and driver differ.
     system = "wsl" if tool and driver and tool != driver else "linux"
     return Report(
@@ -305,51 +303,33 @@ def parse_table(text: str) -> Report | None:
     )
 
 
-def _table_cells(line: str) -> list[str]:
-    clean = line.strip().lstrip(">").strip()
-    if not clean.startswith("|") or set(clean) <= set("|+-= "):
-        return []
-    return [cell.strip() for cell in clean.strip("|").split("|")]
-
-
 def _table_devices(rows: list[list[str]]) -> tuple[Device, ...]:
     devices: list[Device] = []
     indexes: dict[str, int] = {}
     for position, cells in enumerate(rows):
         if len(cells) == 1 and cells[0].startswith("Processes"):
             break
-        if (
-            len(cells) == 3
-            and (match := _TABLE_DEVICE.fullmatch(cells[0]))
-            and _TABLE_BUS.match(cells[1])
-        ):
-            indexes[match["index"]] = len(devices)
-            bus = _TABLE_BUS.match(cells[1])
+        gpu = _TABLE_DEVICE.fullmatch(cells[0]) if len(cells) == 3 else None
+        part = _TABLE_SLICE.fullmatch(cells[0]) if len(cells) == 4 else None
+        if gpu and (bus := _TABLE_BUS.match(cells[1])):
+            indexes[gpu["index"]] = len(devices)
             below = [row for row in rows[position + 1 : position + 3] if len(row) == 3]
             memory = _TABLE_MEMORY.search(below[0][1]) if below else None
             device = Device(
-                match["name"],
-                bus=bus["bus"].lower() if bus else "",
+                gpu["name"],
+                bus=bus["bus"].lower(),
                 memory_mib=parse_mib(memory[1]) if memory else None,
                 mig=len(below) > 1 and below[1][2] == "Enabled",
+                node=read_part("persistence_mode", gpu["mode"]),
             )
-            devices.append(replace(device, node=read_part("persistence_mode", match["mode"])))
-        elif (
-            len(cells) == 4
-            and (match := _TABLE_SLICE.fullmatch(cells[0]))
-            and match["gpu"] in indexes
-        ):
-            at = indexes[match["gpu"]]
+            devices.append(device)
+        elif part and part["gpu"] in indexes:
+            at = indexes[part["gpu"]]
             memory = _TABLE_MEMORY.search(cells[1])
             engines = cells[3].split()
-            devices[at] = replace(
-                devices[at],
-                slices=(
-                    *devices[at].slices,
-                    Slice(
-                        memory_mib=parse_mib(memory[1]) if memory else None,
-                        engines=int(engines[0]) if engines and engines[0].isdecimal() else None,
-                    ),
-                ),
+            added = Slice(
+                memory_mib=parse_mib(memory[1]) if memory else None,
+                engines=int(engines[0]) if engines and engines[0].isdecimal() else None,
             )
+            devices[at] = replace(devices[at], slices=(*devices[at].slices, added))
     return tuple(devices)

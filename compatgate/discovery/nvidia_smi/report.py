@@ -16,7 +16,7 @@ from compatgate.core.facts.nvidia import Gpu, Gpus
 from compatgate.core.gpus import find_gpu, mig_profiles, normalise
 from compatgate.core.versions import format_parts, parse_version
 from compatgate.discovery.nvidia_smi.node_parts import join_parts, note_fabric
-from compatgate.discovery.observations import DRIVER_CUDA, Conflict, NodeParts, ObservedPool
+from compatgate.discovery.observations import DRIVER_CUDA, Conflict, ObservedPool
 from compatgate.errors import BadInput
 
 T = TypeVar("T", bound=Struct)
@@ -26,10 +26,7 @@ _ABSENT = frozenset({"", "n/a", "[n/a]", "err!", "not found", "[not supported]",
 
 
 class Slice(Struct, frozen=True):
-    """A MIG device; only ``-L`` names its profile.
-
-    On Ampere and Hopper it has as many copy engines as compute slices.
-    """
+    """A MIG device; on Ampere and Hopper it has as many copy engines as compute slices."""
 
     profile: str | None = None
     memory_mib: int | None = None
@@ -107,18 +104,16 @@ class Report(Struct, frozen=True):
             **stated,
             os=next((report.os for report in reports if report.os != "linux"), "linux"),
             devices=devices,
-            guests=max((report.guests for report in reports), key=_known_guests),
+            guests=max(
+                (report.guests for report in reports),
+                key=lambda guests: (len(guests), sum(not g.name.endswith("...") for g in guests)),
+            ),
             host=any(report.host for report in reports),
             node={name: value for r in reversed(reports) for name, value in r.node.items()},
         )
 
 
-def _known_guests(guests: tuple[Guest, ...]) -> tuple[int, int]:
-    return len(guests), sum(not guest.name.endswith("...") for guest in guests)
-
-
 def _complete_device(device: Device, other: Device) -> Device:
-    """Complete a device with values of another output of the same host."""
     slices = device.slices or other.slices
     if len(device.slices) == len(other.slices):
         slices = tuple(map(_complete, device.slices, other.slices))
@@ -128,7 +123,6 @@ def _complete_device(device: Device, other: Device) -> Device:
 
 
 def _complete(one: T, other: T) -> T:
-    """Return one with the values that it lacks and the other has."""
     return type(one)(
         **{name: getattr(one, name) or getattr(other, name) for name in one.__struct_fields__}
     )
@@ -150,27 +144,16 @@ _USABLE_MEMORY = (0.88, 1.03)
 """Reported memory as a share of the product's nominal memory."""
 
 
-class Product(Struct, frozen=True):
-    """The product of a device, as `resolve_gpu` reads it, and a sentence on missing information.
+def identify_product(device: Device, table: Gpus) -> tuple[str, str]:
+    """Return the product, as `resolve_gpu` reads it, and a sentence on missing information.
 
     It is ``sm_80`` where only the compute capability is certain.
     """
-
-    gpu: str
-    note: str = ""
-
-
-def identify_product(device: Device, table: Gpus) -> Product:
-    """Return the product of a device."""
-    if device.cut_off:
-        return _complete_name(device, table)
-    if device.capability and find_gpu(device.name, table) is None:
+    if not device.cut_off:
+        if not device.capability or find_gpu(device.name, table):
+            return device.name, ""
         note = f"{device.name} is not a known product; its compute capability is used"
-        return Product(device.capability, note)
-    return Product(device.name)
-
-
-def _complete_name(device: Device, table: Gpus) -> Product:
+        return device.capability, note
     start = _compact_name(device.name.rstrip(". "))
     names = {_compact_name(spelling): name for spelling, name in table.aliases.items()}
     names |= {_compact_name(name): name for name in table.gpus}
@@ -184,13 +167,13 @@ def _complete_name(device: Device, table: Gpus) -> Product:
     if not found and whole and _has_memory(table.gpus[whole], device.memory_mib):
         found = [table.gpus[whole]]
     if len(found) == 1:
-        return Product(found[0].name)
+        return found[0].name, ""
     capabilities = {gpu.capability for gpu in found}
     candidates = " or ".join(gpu.name for gpu in found[:4]) or "no known product"
     advice = "nvidia-smi -q and nvidia-smi -L print names in full"
     if len(capabilities) == 1:
         note = f"'{device.name}' is truncated and may be {candidates}; {advice}"
-        return Product(f"sm_{format_parts(capabilities.pop()).replace('.', '')}", note)
+        return f"sm_{format_parts(capabilities.pop()).replace('.', '')}", note
     raise BadInput(
         f"the product name '{device.name}' is truncated and may be {candidates}",
         field="gpu",
@@ -246,60 +229,46 @@ def group_pools(report: Report, table: Gpus) -> Pools:
     if report.attached and report.attached > len(report.devices):
         notes.append(f"{report.attached} GPUs are attached, {len(report.devices)} shown")
     for device in report.devices:
-        product = identify_product(device, table)
-        if product.note:
-            notes.append(product.note)
+        product, note = identify_product(device, table)
+        if note:
+            notes.append(note)
         for gpu in _kinds(device, product, table, notes):
             kinds.setdefault(gpu, []).append(device)
     notes += note_fabric(device.fabric for device in report.devices)
-    pools = tuple(
-        ObservedPool(
-            _short_name(gpu, table),
-            gpu,
-            report.driver,
-            report.os,
-            devices=len(devices),
-            node=_node_of(report, gpu, devices, notes),
-        )
-        for gpu, devices in kinds.items()
-    )
-    pools = mark_vgpus(pools, report, table, notes)
-    return Pools(pools, tuple(dict.fromkeys(notes)))
+    pools: list[ObservedPool] = []
+    for gpu, devices in kinds.items():
+        # what the host states decides over its GPUs
+        stated = [{**device.node, **report.node} for device in devices]
+        if report.os != "linux":  # Windows, and WSL's host, have other modules and firmware modes
+            stated = [{name: one[name] for name in one if name == "vbios"} for one in stated]
+        node = join_parts(stated, gpu, notes)
+        known = find_gpu(gpu, table)
+        name = "-".join((known.sku if known else gpu).lower().split())
+        count = len(devices)
+        pools.append(ObservedPool(name, gpu, report.driver, report.os, devices=count, node=node))
+    marked = mark_vgpus(pools, report, table, notes)
+    return Pools(marked, tuple(dict.fromkeys(notes)))
 
 
-def _node_of(report: Report, gpu: str, devices: list[Device], notes: list[str]) -> NodeParts:
-    """Return the parts of the node below a pool; what the host states decides over its GPUs."""
-    stated = [{**device.node, **report.node} for device in devices]
-    if report.os != "linux":  # the host of WSL, and Windows, have other modules and firmware modes
-        stated = [{name: one[name] for name in one if name == "vbios"} for one in stated]
-    return join_parts(stated, gpu, notes)
-
-
-def _kinds(device: Device, product: Product, table: Gpus, notes: list[str]) -> list[str]:
+def _kinds(device: Device, product: str, table: Gpus, notes: list[str]) -> list[str]:
     """Return the device itself, or its MIG slices."""
     if not device.slices:
         if device.mig:
-            notes.append(f"{product.gpu} is in MIG mode and has no MIG device: nothing runs on it")
-        return [product.gpu]
-    gpu = find_gpu(product.gpu, table)
+            notes.append(f"{product} is in MIG mode and has no MIG device: nothing runs on it")
+        return [product]
+    gpu = find_gpu(product, table)
     if gpu and gpu.vgpu:  # the slice of a MIG-backed vGPU is the vGPU itself
-        return [product.gpu]
+        return [product]
     kinds = []
     for part in device.slices:
         profile = find_profile(part, device, gpu) if gpu else part.profile
         if profile is None:
             notes.append(
-                f"the MIG profile of a slice of {product.gpu} cannot be told from this output, the "
+                f"the MIG profile of a slice of {product} cannot be told from this output, the "
                 "whole GPU is used; nvidia-smi -L names profiles"
             )
-        kinds.append(f"{product.gpu} MIG {profile}" if profile else product.gpu)
+        kinds.append(f"{product} MIG {profile}" if profile else product)
     return kinds
-
-
-def _short_name(gpu: str, table: Gpus) -> str:
-    product = find_gpu(gpu, table)
-    text = product.sku if product else gpu
-    return "-".join(text.lower().split())
 
 
 def find_disagreements(report: Report, facts: Facts) -> tuple[Conflict, ...]:

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -29,7 +30,7 @@ _BUS = re.compile(r"[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.\d")
 _ACTIVE = re.compile(r"^[ \t]+Active vGPUs[ \t]+:[ \t]*\d", re.MULTILINE)
 _NAME = re.compile(r"\s+vGPU Name\s+:\s*(.+?)\s*")
 _DRIVER = re.compile(r"\s+Guest Driver Version\s+:\s*(.+?)\s*")
-_PROCESS = re.compile(r"^[ \t]*\|[ \t]+\d.*[ \t]C\+G[ \t]+vgpu[ \t]", re.MULTILINE)
+PROCESS = re.compile(r"^[ \t]*\|[ \t]+\d.*[ \t]C\+G[ \t]+vgpu[ \t]", re.MULTILINE)
 
 
 def parse_vgpu_table(text: str) -> Report | None:
@@ -67,11 +68,6 @@ def parse_vgpu_report(text: str) -> Report | None:
     return Report("vgpu -q", guests=tuple(guests), host=True)
 
 
-def is_host(text: str) -> bool:
-    """Return whether the processes of a table are vGPUs, which only a host has."""
-    return _PROCESS.search(text) is not None
-
-
 def group_guests(report: Report) -> Pools:
     """Group the vGPUs of a host by type and driver."""
     named = [guest for guest in report.guests if not guest.name.endswith("...")]
@@ -83,9 +79,7 @@ def group_guests(report: Report) -> Pools:
         notes.append(
             f"{len(report.guests) - len(named)} vGPUs have names that are cut off; {advice}"
         )
-    counts: dict[Guest, int] = {}
-    for guest in named:
-        counts[guest] = counts.get(guest, 0) + 1
+    counts = Counter(named)
     if any(guest.driver is None for guest in counts):
         notes.append(
             "the drivers of some guests are not in this output: nvidia-smi vgpu -q prints those of "
@@ -110,24 +104,22 @@ def mark_vgpus(
     pools: Iterable[ObservedPool], report: Report, table: Gpus, notes: list[str]
 ) -> tuple[ObservedPool, ...]:
     """Mark pools of guests and of hosts."""
-    return tuple(_mark(pool, report, table, notes) for pool in pools)
-
-
-def _mark(pool: ObservedPool, report: Report, table: Gpus, notes: list[str]) -> ObservedPool:
     modes = {device.virtualization for device in report.devices}
-    gpu = find_gpu(pool.gpu, table)
-    if report.guest or "VGPU" in modes or (gpu and gpu.vgpu):
-        stated = _with_manager(pool, report.manager) if report.manager else pool
-        return replace(stated, platform=PLATFORM)
-    if (report.host or "Host VGPU" in modes) and pool.driver:
-        notes.append(
-            f"this is a vGPU host: {pool.driver} is its vGPU manager, and its guests, where "
-            "workloads run, have a driver and GPU names of their own"
-        )
-        return _with_manager(pool, pool.driver)
-    return pool
-
-
-def _with_manager(pool: ObservedPool, version: str) -> ObservedPool:
-    kept = (part for part in pool.node if part[0] != _MANAGER)
-    return replace(pool, node=(*kept, (_MANAGER, version)))
+    marked: list[ObservedPool] = []
+    for pool in pools:
+        gpu = find_gpu(pool.gpu, table)
+        manager = None
+        if report.guest or "VGPU" in modes or (gpu and gpu.vgpu):
+            pool = replace(pool, platform=PLATFORM)
+            manager = report.manager
+        elif (report.host or "Host VGPU" in modes) and pool.driver:
+            notes.append(
+                f"this is a vGPU host: {pool.driver} is its vGPU manager, and its guests, where "
+                "workloads run, have a driver and GPU names of their own"
+            )
+            manager = pool.driver
+        if manager:
+            others = (part for part in pool.node if part[0] != _MANAGER)
+            pool = replace(pool, node=(*others, (_MANAGER, manager)))
+        marked.append(pool)
+    return tuple(marked)

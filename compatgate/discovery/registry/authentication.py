@@ -15,6 +15,7 @@ import os
 import re
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from itertools import zip_longest
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -117,25 +118,18 @@ def _find_in_document(
     if not isinstance(auths, dict):
         return None
     entries = {_strip_scheme(key): entry for key, entry in auths.items()}
-    for key in _repository_keys(reference):
+    parts = [reference.registry, *reference.repository.split("/")]
+    keys = ["/".join(parts[:count]) for count in range(len(parts), 0, -1)]  # most specific first
+    if reference.registry == DOCKER_HUB:
+        keys += [_strip_scheme(_HUB_KEY), reference.host]
+    for key in keys:
         entry = entries.get(key)
         if isinstance(entry, dict) and (found := _read_entry(entry, f"{path}: auths.{key}")):
             return found
     return None
 
 
-def _repository_keys(reference: Reference) -> Iterator[str]:
-    """Yield the keys of a repository, the most specific first."""
-    parts = reference.repository.split("/")
-    for count in range(len(parts), -1, -1):
-        yield "/".join([reference.registry, *parts[:count]])
-    if reference.registry == DOCKER_HUB:
-        yield _strip_scheme(_HUB_KEY)
-        yield reference.host
-
-
 def _strip_scheme(key: str) -> str:
-    """Return a key without scheme, and without the API's path."""
     key = re.sub(r"^https?://", "", key).rstrip("/")
     return re.sub(r"/v[12]$", "", key)
 
@@ -291,16 +285,11 @@ def _fetch_token(
         raise access_error("the registry's token service refuses these credentials")
     if status != 200:
         raise Unavailable(f"the token service {place.netloc} answers {status}", field="image")
-    return _read_token(body, place.netloc)
-
-
-def _read_token(body: bytes, service: str) -> str:
-    try:
+    document = None
+    with suppress(*DECODE_ERRORS):
         document = msgspec.json.decode(body)
-    except DECODE_ERRORS:
-        document = None
     if isinstance(document, dict):
         token = document.get("token") or document.get("access_token")
         if isinstance(token, str) and re.fullmatch(r"[\x21-\x7e]+", token):
             return token
-    raise Unavailable(f"the token service {service} returned no token", field="image")
+    raise Unavailable(f"the token service {place.netloc} returned no token", field="image")

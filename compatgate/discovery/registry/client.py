@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -165,33 +166,21 @@ def list_registries(
         )
     plain = is_loopback(reference.host) or reference.host in options.plain_http
     origin = f"{'http' if plain else 'https'}://{reference.host}"
-    mirrors = options.mirrors.get(reference.registry, ())
-    return [
-        Registry(
-            base,
-            reference,
-            transport,
-            _credentials_finder(base, origin, reference, transport, options),
-            options.plain_http,
+    registries = []
+    for base in (*options.mirrors.get(reference.registry, ()), origin):
+        place = reference
+        if base != origin:  # a mirror receives its own credentials, never the registry's
+            host = base.partition("://")[2].partition("/")[0]
+            place = Reference(host, reference.repository)
+        credentials = partial(
+            find_credentials,
+            place,
+            transport.deadline,
+            folder=options.docker_config,
+            helpers=options.helpers,
         )
-        for base in (*mirrors, origin)
-    ]
-
-
-def _credentials_finder(
-    base: str, origin: str, reference: Reference, transport: Transport, options: ImageOptions
-) -> Callable[[], Credentials | None]:
-    """Return a function that finds credentials: a mirror receives its own, never the registry's."""
-    if base != origin:
-        host = base.partition("://")[2].partition("/")[0]
-        reference = Reference(host, reference.repository)
-
-    def find() -> Credentials | None:
-        return find_credentials(
-            reference, transport.deadline, folder=options.docker_config, helpers=options.helpers
-        )
-
-    return find
+        registries.append(Registry(base, reference, transport, credentials, options.plain_http))
+    return registries
 
 
 class Blob:
@@ -214,22 +203,19 @@ class Blob:
         if self.position > self._descriptor.size:
             raise self._damaged(f"has more than the {self._descriptor.size} bytes it should have")
         if not data:
-            self._verify()
+            if self.position < self._descriptor.size:
+                what = f"ends after {self.position} of {self._descriptor.size} bytes"
+                raise self._damaged(what)
+            found = f"{self._hash.name}:{self._hash.hexdigest()}"
+            if found != self._descriptor.digest:
+                raise self._damaged(f"has the digest {found}")
+            self.verified = True
         return data
 
     def drain(self) -> None:
         """Read the remaining bytes, to verify the blob."""
         while self.read():
             pass
-
-    def _verify(self) -> None:
-        if self.position < self._descriptor.size:
-            what = f"ends after {self.position} of {self._descriptor.size} bytes"
-            raise self._damaged(what)
-        found = f"{self._hash.name}:{self._hash.hexdigest()}"
-        if found != self._descriptor.digest:
-            raise self._damaged(f"has the digest {found}")
-        self.verified = True
 
     def _damaged(self, what: str) -> DamagedContent:
         return damaged_error(f"the blob {self._descriptor.digest} {what}")

@@ -233,11 +233,8 @@ def normalize_platform(platform: Platform) -> Platform:
 def parse_manifest(data: bytes, media_type: str, name: str) -> Manifest | list[Descriptor]:
     """Read a manifest, or the descriptors of an index."""
     document = _decode(data, _Document, f"the manifest of {name}")
-    if (
-        document.schema_version == 1
-        or "schemaVersion1" in media_type
-        or "v1+prettyjws" in media_type
-    ):
+    obsolete = "schemaVersion1" in media_type or "v1+prettyjws" in media_type
+    if document.schema_version == 1 or obsolete:
         raise _not_image_error(name, "its manifest has the obsolete schema 1; push it again")
     if document.manifests is not None:
         if document.layers is not None or document.config is not None:
@@ -302,11 +299,9 @@ def choose_manifests(
 
 
 def _check_descriptors(descriptors: Sequence[Descriptor], name: str) -> None:
-    for descriptor in descriptors:
-        if not is_digest(descriptor.digest) or descriptor.size < 0:
-            what = (
-                f"{name}: {descriptor.digest[:100]!r}, {descriptor.size} bytes, is not a valid blob"
-            )
+    for one in descriptors:
+        if not is_digest(one.digest) or one.size < 0:
+            what = f"{name}: {one.digest[:100]!r}, {one.size} bytes, is not a valid blob"
             raise DamagedContent(what, field="image")
 
 

@@ -39,13 +39,10 @@ GIB = 1024**3
 class Limits(Struct, frozen=True):
     """Limits on an image; a larger image counts as hostile.
 
-    Attributes:
-        unpacked: decompressed bytes of all layers.
-        ratio: decompressed bytes for one compressed byte of a layer; checked from `ratio_from` on,
-            since small layers of zeros are harmless and compress a thousandfold.
-        ratio_from: decompressed bytes of a layer.
-        remembered: remembered paths that may hide others; 1,000,000 take some 80 MB.
-        window: bytes of the largest zstd window, which is in memory.
+    The ``ratio`` of decompressed to compressed bytes is checked from ``ratio_from`` bytes of a
+    layer on, since small layers of zeros are harmless and compress a thousandfold. ``remembered``
+    are paths that may hide others (1,000,000 take some 80 MB), ``window`` the bytes of the largest
+    zstd window.
     """
 
     unpacked: int = 256 * GIB
@@ -62,21 +59,12 @@ class Limits(Struct, frozen=True):
 class ImageOptions(Struct, frozen=True):
     """Settings for `read_image`.
 
-    Attributes:
-        layers: ``auto`` and ``all`` read every layer, ``none`` the config alone.
-        needs: components, as ``("cudnn", "torch")``; reading stops when each was found in a layer.
-            Empty: read all layers.
-        mirrors: registry to base URLs that are tried first.
-        plain_http: registries, besides those on loopback, that are used without TLS.
-        internal: whether a registry may redirect to, or name as token service, addresses that are
-            not public (this machine, private networks, a cloud's metadata service), other than
-            its own.
-        networks: private addresses that a registry may redirect to.
-        leads: hosts that a redirect may lead to, besides the one that was asked; None: any.
-        docker_config: folder of Docker's ``config.json``; None: ``DOCKER_CONFIG``, else the user's.
-        helpers: whether credential helpers may be run.
-        cache: folder of earlier readings of images and layers; None disables the cache.
-        arch_facts: where code runs, to compare the GPU code of several distributions.
+    Reading stops when each component that it ``needs`` was found in a layer. ``mirrors`` are base
+    URLs that are tried first, ``plain_http`` registries without TLS besides loopback. Without
+    ``internal``, redirects and token services may be at public addresses, those of ``networks`` and
+    the registry's own alone. ``leads`` are hosts that a redirect may lead to (None: any).
+    ``docker_config`` is the folder of Docker's ``config.json``; ``cache`` that of earlier readings,
+    None disables it.
     """
 
     layers: Layers = "auto"

@@ -25,9 +25,10 @@ from compatgate.discovery.observations import (
     find_unknown_cuda,
     observe_version,
 )
-from compatgate.discovery.sbom.formats import CYCLONEDX, SPDX
-from compatgate.discovery.sbom.interface import (
+from compatgate.discovery.sbom.formats import (
+    CYCLONEDX,
     LARGEST_FILE,
+    SPDX,
     Part,
     Reader,
     SbomReading,

@@ -22,7 +22,7 @@ from typing import IO, cast
 from msgspec import Struct
 from packaging.utils import InvalidWheelFilename, canonicalize_name, parse_wheel_filename
 
-from compatgate.discovery.wheels.byte_files import SeekableFile
+from compatgate.discovery.wheels.byte_files import WheelFile
 from compatgate.errors import BadInput, DamagedContent, quote_error
 
 ZIP_ERRORS = (
@@ -98,7 +98,7 @@ def parse_metadata(metadata: bytes) -> WheelIdentity | None:
 class Archive:
     """The members of a wheel."""
 
-    def __init__(self, file: SeekableFile, label: str, limits: WheelLimits | None = None) -> None:
+    def __init__(self, file: WheelFile, label: str, limits: WheelLimits | None = None) -> None:
         self.label = label
         self._file = file
         self._limits = limits or WheelLimits()

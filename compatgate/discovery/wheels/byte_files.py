@@ -11,10 +11,11 @@ import hashlib
 import re
 import time
 from collections.abc import Callable
-from io import SEEK_CUR, SEEK_END, BytesIO, RawIOBase
+from io import SEEK_END, BytesIO
 
 from msgspec import Struct
 
+from compatgate.discovery.gpucode.source import SeekableFile
 from compatgate.discovery.registry.transport import CHUNK, Response, Transport
 from compatgate.errors import (
     BadInput,
@@ -30,47 +31,20 @@ LARGEST_READ = 64 * 1024 * 1024
 """Bytes of one read: the table of contents of a wheel is one read."""
 
 
-class SeekableFile(RawIOBase):
-    """A base for files with a position and a size; subclasses read the bytes."""
-
-    size: int
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.position = 0
-
-    def seekable(self) -> bool:
-        """Return True."""
-        return True
-
-    def readable(self) -> bool:
-        """Return True."""
-        return True
-
-    def tell(self) -> int:
-        """Return the position."""
-        return self.position
-
-    def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go to a position, which may be behind the end."""
-        start = {SEEK_CUR: self.position, SEEK_END: self.size}.get(whence, 0)
-        if start + offset < 0:
-            raise ValueError("a position before the beginning")
-        self.position = start + offset
-        return self.position
+class WheelFile(SeekableFile):
+    """A base for the file of a wheel; subclasses read the bytes."""
 
     def plan(self, end: int) -> None:
         """Announce that the bytes up to ``end`` will be read in order."""
 
     def _count(self, size: int) -> int:
-        """Return how many bytes a read of ``size`` gives."""
-        count = max(min(self.size if size < 0 else size, self.size - self.position), 0)
+        count = super()._count(size)
         if count > LARGEST_READ:
             raise ValueError(f"a read of {count} bytes is too large (max {LARGEST_READ})")
         return count
 
 
-class LocalFile(SeekableFile):
+class LocalFile(WheelFile):
     """A file on this machine."""
 
     def __init__(self, path: str) -> None:
@@ -96,13 +70,13 @@ class LocalFile(SeekableFile):
         super().close()
 
 
-class HashedFile(SeekableFile):
+class HashedFile(WheelFile):
     """A file whose bytes are all read and hashed in order after `begin`.
 
     Readers must go forward; skipped bytes are read too. ``heard`` gets the number of new bytes.
     """
 
-    def __init__(self, file: SeekableFile) -> None:
+    def __init__(self, file: WheelFile) -> None:
         super().__init__()
         self.heard: Callable[[int], None] | None = None
         self._furthest = 0
@@ -174,7 +148,7 @@ class RetryPolicy(Struct, frozen=True):
     seconds: float = 0.5
 
 
-class RangeFile(SeekableFile):
+class RangeFile(WheelFile):
     """A file on a web server.
 
     One connection reads in order; a jump requests another range. A broken connection is replaced
@@ -204,8 +178,7 @@ class RangeFile(SeekableFile):
         self._cache = (0, b"")
         self._memory: BytesIO | None = None
         self.size = -1 if size is None else size
-        response = self._open("bytes=0-0")
-        with response:
+        with self._open("bytes=0-0") as response:
             said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
             if response.status == 206 and said and response.read(2):
                 self._sized(int(said[3]))
@@ -223,23 +196,19 @@ class RangeFile(SeekableFile):
         """Return bytes from the position on, fewer at the end."""
         count = self._count(size)
         parts = bytearray()
-        while len(parts) < count:
-            parts += self._some(count - len(parts))
+        while (left := count - len(parts)) > 0:
+            start, cached = self._cache
+            if not start <= self.position < start + len(cached):
+                self._cache = start, cached = self.position, self._fetched(left)
+            data = cached[self.position - start :][:left]
+            self.position += len(data)
+            parts += data
         return bytes(parts)
 
     def close(self) -> None:
         """Close the connection."""
         self._hang_up()
         super().close()
-
-    def _some(self, count: int) -> bytes:
-        """Return at least one byte from the position on."""
-        start, cached = self._cache
-        if not start <= self.position < start + len(cached):
-            self._cache = start, cached = self.position, self._fetched(count)
-        data = cached[self.position - start :][:count]
-        self.position += len(data)
-        return data
 
     def _fetched(self, count: int) -> bytes:
         """Return bytes from the server, with new connections after a break."""
@@ -271,7 +240,6 @@ class RangeFile(SeekableFile):
                 time.sleep(min(pause, self._transport.deadline.left))
 
     def _reach(self, count: int) -> None:
-        """Connect at the position, or skip bytes up to it."""
         gap = self.position - self._at
         if self._response and 0 <= gap <= _LONGEST_GAP and self.position < self._stop:
             while gap and (data := self._response.read(min(gap, CHUNK))):
@@ -280,11 +248,8 @@ class RangeFile(SeekableFile):
             if not gap:
                 return
         self._hang_up()
-        end = max(self._planned, self.position + max(count, _WINDOW))
-        self._ask(self.position, min(end, self.size))
-
-    def _ask(self, start: int, end: int) -> None:
-        """Request bytes, and check the range in the server's answer."""
+        start = self.position
+        end = min(max(self._planned, start + max(count, _WINDOW)), self.size)
         response = self._open(f"bytes={start}-{end - 1}")
         said = _RANGE.fullmatch(response.headers.get("Content-Range", ""))
         if response.status != 206 or not said:
@@ -332,14 +297,14 @@ class RangeFile(SeekableFile):
             response = self._transport.open(self._url, {**self._headers, "Range": wanted})
         except CompatgateError as error:
             raise self._said(error) from None
+        identity = response.headers.get("Content-Encoding", "identity") == "identity"
+        if response.status in (200, 206) and identity:
+            return response
+        response.close()
         if response.status in (200, 206):
-            if response.headers.get("Content-Encoding", "identity") == "identity":
-                return response
-            response.close()
             raise self._damaged(
                 "the server compressed the file although the request did not allow compression"
             )
-        response.close()
         if response.status in (404, 410):
             raise NotFound("the server does not have this file", field=self.label)
         what = f"the server answers with status {response.status}"

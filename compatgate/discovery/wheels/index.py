@@ -75,7 +75,12 @@ def read_index_settings(
     Of pip's configuration files, later ones win.
     """
     variables = os.environ if environment is None else environment
-    settings = _pip_settings(_pip_files(variables) if files is None else files)
+    parser = configparser.RawConfigParser()
+    for path in _pip_files(variables) if files is None else files:
+        with suppress(configparser.Error, UnicodeDecodeError, OSError):  # pip reports them itself
+            parser.read(path, encoding="utf-8")
+    sections = [name for name in ("global", "install", "download") if parser.has_section(name)]
+    settings = {key: value for name in sections for key, value in parser.items(name)}
     first = (
         variables.get("PIP_INDEX_URL")
         or variables.get("UV_DEFAULT_INDEX")
@@ -106,17 +111,6 @@ def _pip_files(variables: Mapping[str, str]) -> list[str]:
         os.path.join(sys.prefix, "pip.conf"),
         *([named] if named else []),
     ]
-
-
-def _pip_settings(files: Sequence[str]) -> dict[str, str]:
-    parser = configparser.RawConfigParser()
-    for path in files:
-        try:
-            parser.read(path, encoding="utf-8")
-        except (configparser.Error, UnicodeDecodeError, OSError):
-            continue  # pip reports the error itself
-    sections = [name for name in ("global", "install", "download") if parser.has_section(name)]
-    return {key: value for name in sections for key, value in parser.items(name)}
 
 
 class PackageIndex:
@@ -177,9 +171,10 @@ class PackageIndex:
         base, credentials = split_credentials(url)
         page = base if self._flat else f"{base.rstrip('/')}/{canonicalize_name(package)}/"
         if page.startswith("file:"):
-            data, kind = _local_page(page)
-            if data is None:
-                return [*_local_wheels(base, package)]
+            data = _local_file(f"{page}index.json", LARGEST_PAGE)
+            kind = "text/html" if data is None else "application/json"
+            if data is None and (data := _local_file(f"{page}index.html", LARGEST_PAGE)) is None:
+                return _local_wheels(unquote(urlsplit(base).path), package)
         else:
             headers = IndexFile("", page, credentials=credentials).headers | {"Accept": _ACCEPT}
             data, kind, page = self._get(page, headers, LARGEST_PAGE)
@@ -242,15 +237,12 @@ def choose_wheel(files: Sequence[IndexFile], platform: Platform) -> list[IndexFi
     Without a wheel for the platform's Python, choose the one for the newest Python; among several
     releases of the C library, the newest.
     """
-    fitting = _select_fitting(files, platform) or _select_fitting(
-        files, Platform(platform.os, platform.cpu)
-    )
-    return sorted(fitting, key=lambda file: _age_key(file.name))[-1:]
-
-
-def _select_fitting(files: Sequence[IndexFile], platform: Platform) -> list[IndexFile]:
-    names = {wheel.url for wheel in select_wheels([{"name": f.name} for f in files], platform)}
-    return [file for file in files if file.name in names]
+    rows = [{"name": file.name} for file in files]
+    for one in (platform, Platform(platform.os, platform.cpu)):
+        if names := {wheel.url for wheel in select_wheels(rows, one)}:
+            fitting = (file for file in files if file.name in names)
+            return sorted(fitting, key=lambda file: _age_key(file.name))[-1:]
+    return []
 
 
 def _age_key(name: str) -> tuple[Any, ...]:
@@ -278,12 +270,19 @@ def _listed_files(raw: list[dict[str, Any]], page: str, credentials: str) -> Ite
         digest = hashes.get("sha256") if isinstance(hashes, dict) else None
         size = item.get("size")
         same = urlsplit(url)[:2] == urlsplit(page)[:2]
+        metadata = item.get("core-metadata", item.get("data-dist-info-metadata"))
+        if isinstance(metadata, dict):
+            metadata = _digest(metadata.get("sha256")) or ""
+        elif isinstance(metadata, str):
+            metadata = parse_fragment_digest(metadata) or ""
+        else:
+            metadata = "" if metadata else None
         yield IndexFile(
             name,
             url,
             sha256=_digest(digest) or parse_fragment_digest(fragment),
             size=size if isinstance(size, int) and size >= 0 else None,
-            metadata=_metadata(item.get("core-metadata", item.get("data-dist-info-metadata"))),
+            metadata=metadata,
             credentials=own or (credentials if same else ""),
             uploaded=str(item.get("upload-time") or ""),
             yanked=item.get("yanked") not in (None, False),
@@ -300,14 +299,6 @@ def _digest(value: Any) -> str | None:
     return text if len(text) == 64 and not set(text) - set("0123456789abcdef") else None
 
 
-def _metadata(value: Any) -> str | None:
-    if isinstance(value, dict):
-        return _digest(value.get("sha256")) or ""
-    if isinstance(value, str):
-        return parse_fragment_digest(value) or ""
-    return "" if value else None
-
-
 class _Links(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
@@ -322,21 +313,13 @@ class _Links(HTMLParser):
             self.files.append({"url": found["href"], "core-metadata": value, "yanked": yanked})
 
 
-def _local_page(url: str) -> tuple[bytes | None, str]:
-    """Read the page of a package from a folder: ``index.json`` (PEP 691), else ``index.html``."""
-    for name, kind in (("index.json", "application/json"), ("index.html", "text/html")):
-        data = _local_file(f"{url}{name}", LARGEST_PAGE)
-        if data is not None:
-            return data, kind
-    return None, ""
-
-
-def _local_wheels(url: str, package: str) -> Iterator[IndexFile]:
-    folder = unquote(urlsplit(url).path)
-    with suppress(OSError):
-        for name in sorted(os.listdir(folder)):
-            if name.endswith(".whl") and _is_of(name, package):
-                yield IndexFile(name, f"file://{quote(os.path.join(folder, name))}")
+def _local_wheels(folder: str, package: str) -> list[IndexFile]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    wheels = (name for name in names if name.endswith(".whl") and _is_of(name, package))
+    return [IndexFile(name, f"file://{quote(os.path.join(folder, name))}") for name in wheels]
 
 
 def _is_of(name: str, package: str) -> bool:

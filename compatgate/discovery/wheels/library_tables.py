@@ -132,9 +132,8 @@ def _versions_in_names(
             index = struct.unpack_from("<H", indexes, 2 * number)[0] & 0x7FFF
             wanted.setdefault(files.get(index, ""), set()).add(version)
     wanted.pop("", None)
-    return {file: sort_versions(found) for file, found in sorted(wanted.items())}, sort_versions(
-        defined
-    )
+    symbols = {file: sort_versions(found) for file, found in sorted(wanted.items())}
+    return symbols, sort_versions(defined)
 
 
 def _files_of_versions(table: bytes, names: bytes) -> dict[int, str]:
@@ -161,7 +160,6 @@ def _files_of_versions(table: bytes, names: bytes) -> dict[int, str]:
 
 
 def _dynamic_symbols(data: dict[str, bytes], names: bytes) -> Iterator[tuple[bytes, bool, int]]:
-    """Yield the name of each dynamic symbol, whether it is undefined, and its binding."""
     table = _whole_records(data.get(".dynsym", b""), 24)
     for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", table):
         yield _elf_name(names, name), section == 0, info >> 4
@@ -243,15 +241,13 @@ class _PeImage:
         for name, thunks in libraries:
             if _TORCH_LIBRARY.fullmatch(name):
                 torch += self._imported(thunks)
-            elif _NVIDIA_LIBRARY.fullmatch(name):
-                found = {m[1].decode() for n in self._imported(thunks) if (m := _is_versioned(n))}
-                symbols |= {name: sort_versions(found)} if found else {}
-        defined = {m[1].decode() for name in exported if (m := _is_versioned(name))}
+            elif _NVIDIA_LIBRARY.fullmatch(name) and (found := _versions(self._imported(thunks))):
+                symbols[name] = found
         return LibraryTables(
             soname,
             tuple(dict.fromkeys(name for name, _ in libraries)),
             dict(sorted(symbols.items())),
-            sort_versions(defined),
+            _versions(exported),
             read_windows_symbols(torch, exported) if torch or exported else NO_TORCH_SYMBOLS,
         )
 
@@ -269,22 +265,21 @@ class _PeImage:
 
     def _imports(self) -> Iterator[tuple[str, int]]:
         """Yield each library that the loader must find, with the address of its symbols."""
-        rows = list(self._rows()) if self._file.imports else []
+        rows: list[tuple[int, int]] = []
+        while self._file.imports:
+            place = self._file.imports + 20 * len(rows)
+            lookup, name, first = struct.unpack("<I8xII", self._at(place, 20))
+            if not name or not first:
+                break
+            rows.append((lookup or first, name))
+            if len(rows) > MAX_PE_LIBRARIES:
+                what = f"more than {MAX_PE_LIBRARIES} imported libraries"
+                raise damaged_error(self._label, 0, what)
         for _, name in rows:
             with suppress(MissedBytes):  # read all missing names together
                 self._text(name)
         for thunks, name in rows:
             yield self._text(name).decode("utf-8", "replace"), thunks
-
-    def _rows(self) -> Iterator[tuple[int, int]]:
-        """Yield the addresses of symbols and name of each imported library."""
-        for number in range(MAX_PE_LIBRARIES + 1):
-            place = self._file.imports + 20 * number
-            lookup, name, first = struct.unpack("<I8xII", self._at(place, 20))
-            if not name or not first:
-                return
-            yield lookup or first, name
-        raise damaged_error(self._label, 0, f"more than {MAX_PE_LIBRARIES} imported libraries")
 
     def _imported(self, thunks: int) -> list[bytes]:
         """Return the names that are imported from one library, without imports by number."""
@@ -318,7 +313,6 @@ class _PeImage:
         raise damaged_error(self._label, 0, f"the name at address {address:#x} has no end")
 
     def _piece(self, address: int, count: int) -> tuple[bytes, int]:
-        """Return the piece at an address, and the offset in it."""
         part = self._file.part_at(address)
         if part is not None:
             offset = part.start + address - part.address
@@ -338,5 +332,6 @@ class _PeImage:
         return MissedBytes()
 
 
-def _is_versioned(name: bytes) -> re.Match[bytes] | None:
-    return VERSIONED_SYMBOL.fullmatch(name)
+def _versions(names: list[bytes]) -> tuple[str, ...]:
+    matches = map(VERSIONED_SYMBOL.fullmatch, names)
+    return sort_versions({match[1].decode() for match in matches if match})

@@ -8,8 +8,9 @@ stream.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from typing import Protocol
 from urllib.parse import unquote, urldefrag, urlsplit
 from zipfile import ZipInfo
@@ -22,7 +23,6 @@ from compatgate.core.facts.nvidia import CudaArch, Pair
 from compatgate.core.facts.records import Library, Record
 from compatgate.core.packages import is_bundled, select_paths
 from compatgate.discovery.cache import MemberResult, WheelCache
-from compatgate.discovery.gpucode.source import ByteReader
 from compatgate.discovery.registry.transport import Transport
 from compatgate.discovery.wheels import names
 from compatgate.discovery.wheels.archive import (
@@ -37,7 +37,7 @@ from compatgate.discovery.wheels.byte_files import (
     LocalFile,
     RangeFile,
     RetryPolicy,
-    SeekableFile,
+    WheelFile,
 )
 from compatgate.discovery.wheels.index import (
     IndexFile,
@@ -75,19 +75,6 @@ class Progress(Protocol):
 
     def advance(self, size: int) -> None:
         """Count bytes that were read."""
-
-
-class SilentProgress:
-    """A listener that ignores progress."""
-
-    def begin(self, wheel: str, size: int) -> None:
-        """Do nothing."""
-
-    def member(self, path: str, size: int) -> None:
-        """Do nothing."""
-
-    def advance(self, size: int) -> None:
-        """Do nothing."""
 
 
 class QuestionNeeds(Struct, frozen=True):
@@ -133,7 +120,7 @@ def measure_path(path: str, options: MeasureOptions, progress: Progress | None =
     """Measure a wheel in a file, offline."""
     with closing(LocalFile(path)) as file:
         wheel = IndexFile(os.path.basename(path), "")
-        return _Measurement(wheel, options, progress or SilentProgress()).of_file(HashedFile(file))
+        return _Measurement(wheel, options, progress).of_file(HashedFile(file))
 
 
 def measure_file(
@@ -149,22 +136,21 @@ def measure_file(
         return _add_record_toolkits(known, options)
     metadata = None if wheel.url.startswith("file:") else index.metadata(wheel)
     stated = read_identity(metadata, wheel.name) if metadata is not None else None
-    work = _Measurement(wheel, options, progress or SilentProgress(), stated)
-    with closing(_open_wheel(wheel, transport, options)) as file:
-        return work.of_file(HashedFile(file))
-
-
-def _open_wheel(wheel: IndexFile, transport: Transport, options: MeasureOptions) -> SeekableFile:
+    work = _Measurement(wheel, options, progress, stated)
+    file: WheelFile
     if wheel.url.startswith("file:"):
-        return LocalFile(unquote(urlsplit(wheel.url).path))
-    return RangeFile(
-        transport,
-        wheel.url,
-        wheel.name,
-        size=wheel.size,
-        headers=wheel.headers,
-        patience=options.patience,
-    )
+        file = LocalFile(unquote(urlsplit(wheel.url).path))
+    else:
+        file = RangeFile(
+            transport,
+            wheel.url,
+            wheel.name,
+            size=wheel.size,
+            headers=wheel.headers,
+            patience=options.patience,
+        )
+    with closing(file):
+        return work.of_file(HashedFile(file))
 
 
 def _part(options: MeasureOptions) -> str:
@@ -192,7 +178,7 @@ class _Measurement:
         self,
         wheel: IndexFile,
         options: MeasureOptions,
-        progress: Progress,
+        progress: Progress | None,
         stated: WheelIdentity | None = None,
     ) -> None:
         self._wheel = wheel
@@ -226,17 +212,23 @@ class _Measurement:
         archive.check_sizes(left)
         spared = self._options.question.spare(left) if self._options.question else []
         needed = [member for member in left if member not in spared]
-        whole = self._reads_whole(file, needed)
+        # Members with a cached result are not read again, so the digest cannot be verified then.
+        most = sum(member.compress_size for member in needed) >= SHARE_READ_WHOLE * file.size
+        small = not self._wheel.url or file.size <= SMALL_WHEEL
+        whole = self._options.whole or small or (self._wheel.sha256 is not None and most)
         if whole:
             needed, spared = left, []
         total = file.size if whole else sum(m.compress_size for m in needed)
-        self._progress.begin(self._wheel.name, total)
-        file.heard = self._progress.advance
+        if self._progress:
+            self._progress.begin(self._wheel.name, total)
+            file.heard = self._progress.advance
         if whole:
             file.begin()
         self._read_all(archive, needed, file)
         if spared and not any(library.carries_code for library in self._libraries):
-            self._progress.begin(self._wheel.name, total + sum(m.compress_size for m in spared))
+            total += sum(member.compress_size for member in spared)
+            if self._progress:
+                self._progress.begin(self._wheel.name, total)
             self._read_all(archive, spared, file)
             spared = []
         digest = self._wheel.sha256
@@ -254,37 +246,29 @@ class _Measurement:
         WheelCache(self._options.cache, digest, _part(self._options)).keep_record(record)
         return _add_record_toolkits(record, self._options)
 
-    def _reads_whole(self, file: HashedFile, members: Sequence[ZipInfo]) -> bool:
-        """Return whether to read all bytes: where most are needed, or the wheel is small.
-
-        Members with a cached result are not read again, so the digest cannot be verified then.
-        """
-        if self._options.whole or not self._wheel.url or file.size <= SMALL_WHEEL:
-            return True
-        needed = sum(member.compress_size for member in members)
-        return self._wheel.sha256 is not None and needed >= SHARE_READ_WHOLE * file.size
-
     def _read_all(self, archive: Archive, members: Sequence[ZipInfo], file: HashedFile) -> None:
         kernels = {m.filename for m in members if names.is_kernel_file(m.filename)}
         for number, member in enumerate(members):
-            file.plan(_end_of_run(members, number))
-            self._progress.member(member.filename, member.compress_size)
+            end = 0
+            for adjacent in members[number:]:
+                if end and adjacent.header_offset - end > 1024 * 1024:
+                    break
+                name = len(adjacent.filename)
+                end = adjacent.header_offset + 30 + name + adjacent.compress_size + 64
+            file.plan(end)
+            if self._progress:
+                self._progress.member(member.filename, member.compress_size)
             if member.filename in kernels:
                 result = read_kernels(archive, member)
             else:
-                result = self._read_library(archive, member)
+                label = f"{self._wheel.name}: {member.filename}"
+                opener = partial(archive.read_member, member)
+                found = read_library(member.filename, member.file_size, opener, label)
+                result = MemberResult(found.library, found.complete) if found else MemberResult()
             # A stated digest counts only once all bytes were compared.
             if member.compress_size >= LARGE_MEMBER and not self._options.whole:
                 self._memory.keep_member(member.filename, member.CRC, member.file_size, result)
             self._take(member.filename, result)
-
-    def _read_library(self, archive: Archive, member: ZipInfo) -> MemberResult:
-        def opener(read: Callable[[ByteReader], None], /, *, whole: bool) -> None:
-            archive.read_member(member, read, whole=whole)
-
-        label = f"{self._wheel.name}: {member.filename}"
-        found = read_library(member.filename, member.file_size, opener, label)
-        return MemberResult(found.library, found.complete) if found else MemberResult()
 
     def _take(self, path: str, result: MemberResult) -> None:
         if result.library is not None:
@@ -295,10 +279,9 @@ class _Measurement:
     def _record(
         self, archive: Archive, identity: WheelIdentity, digest: str | None, *, whole: bool
     ) -> Record:
-        kernels = group_kernels(self._libraries)
-        shared = [library for library in self._libraries if library.path not in kernels.paths]
+        shared = [one for one in self._libraries if not names.is_kernel_file(one.path)]
         libraries = drop_package_links(shared, [one for one in shared if is_gpu_library(one)])
-        libraries += kernels.libraries
+        libraries += group_kernels(self._libraries)
         version = Version(identity.version)
         return Record(
             package=identity.package,
@@ -310,21 +293,11 @@ class _Measurement:
             requires_python=identity.requires_python,
             libraries=tuple(sorted(libraries, key=lambda library: library.path)),
             alternatives=find_alternatives(library.path for library in libraries),
-            kernel_sources=sum(names.is_kernel_source(m.filename) for m in archive.members),
+            kernel_sources=sum(m.filename.endswith((".cu", ".cuh")) for m in archive.members),
             unread=tuple(sorted(self._unread)),
             built_for_torch=find_torch_release(identity.requires, str(version)),
             source=self._wheel.url,
         )
-
-
-def _end_of_run(members: Sequence[ZipInfo], number: int) -> int:
-    """Return the end of a run of adjacent members, from this one on."""
-    end = 0
-    for member in members[number:]:
-        if end and member.header_offset - end > 1024 * 1024:
-            break
-        end = member.header_offset + 30 + len(member.filename) + member.compress_size + 64
-    return end
 
 
 def _add_record_toolkits(record: Record, options: MeasureOptions) -> Record:

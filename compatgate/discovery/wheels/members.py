@@ -163,13 +163,6 @@ MAX_LINES = 40
 """Most groups of files that are listed; further ones are merged folder by folder."""
 
 
-class KernelFiles(Struct, frozen=True):
-    """Files of GPU code, grouped for a record."""
-
-    paths: frozenset[str]
-    libraries: list[Library]
-
-
 def read_kernels(archive: Archive, member: ZipInfo) -> MemberResult:
     """Read one file of GPU code.
 
@@ -210,8 +203,8 @@ def describe_code_file(path: str, code: GpuCode) -> Library | None:
     )
 
 
-def group_kernels(libraries: Sequence[Library]) -> KernelFiles:
-    """Group the files of GPU code by folder and kind."""
+def group_kernels(libraries: Sequence[Library]) -> list[Library]:
+    """Return the files of GPU code, grouped by folder and kind where they are many."""
     files = [library for library in libraries if is_kernel_file(library.path)]
     groups: dict[str, list[Library]] = {}
     for file in files:
@@ -222,7 +215,7 @@ def group_kernels(libraries: Sequence[Library]) -> KernelFiles:
     for pattern, members in groups.items():
         few = len(members) <= FEW_FILES and len(files) <= MAX_LINES
         listed += members if few else [_merge_files(pattern, members)]
-    return KernelFiles(frozenset(file.path for file in files), listed)
+    return listed
 
 
 def _merge_folders(groups: dict[str, list[Library]]) -> dict[str, list[Library]]:
@@ -242,9 +235,7 @@ def _merge_folders(groups: dict[str, list[Library]]) -> dict[str, list[Library]]
 
 
 def _merge_files(pattern: str, members: Sequence[Library]) -> Library:
-    profiles: Counter[str] = Counter()
-    sass: Counter[str] = Counter()
-    ptx: Counter[str] = Counter()
+    profiles, sass, ptx = Counter[str](), Counter[str](), Counter[str]()
     for member in members:
         sass.update(member.sass)
         ptx.update(member.ptx)

@@ -81,25 +81,15 @@ def is_loaded_kernel(path: str) -> bool:
     return path.endswith((".cubin", ".fatbin", ".ptx"))
 
 
-def is_kernel_source(path: str) -> bool:
-    """Return whether a member's name is that of CUDA source."""
-    return path.endswith((".cu", ".cuh"))
-
-
 def is_library(path: str) -> bool:
     """Return whether a file name is that of a shared library: ``x.so``, ``libx.so.1.2``."""
     name = path.rpartition("/")[2]
     return name.endswith(".so") or (".so." in name and name[-1:].isdecimal())
 
 
-def is_windows_library(path: str) -> bool:
-    """Return whether a file name is that of a library of Windows: ``x.dll``, ``_C.pyd``."""
-    return path.lower().endswith((".dll", ".pyd"))
-
-
 def is_any_library(path: str) -> bool:
     """Return whether a file name is that of a shared library, of Linux or Windows."""
-    return is_library(path) or is_windows_library(path)
+    return is_library(path) or path.lower().endswith((".dll", ".pyd"))
 
 
 _NUMBER_OF_CUDA = re.compile(r"(?<![a-z])(cuda|cu|rocm)[_-]?\d{2,3}(?![0-9a-z])")

@@ -128,7 +128,7 @@ def measure_package(
     wanted: PackageRequest,
     sources: WheelSources,
     options: MeasureOptions,
-    progress: Progress | None = None,
+    progress: Progress | None,
 ) -> Record:
     """Measure the wheel of a package, from the index that lists it."""
     if wanted.origin.ecosystem != "pypi":
@@ -170,7 +170,12 @@ def find_or_measure_package(
         if known := find_record(wanted, sources, options, aged=not network):
             return MeasureResult(wanted, known)
         if not network:
-            return MeasureResult(wanted, why=_explain_offline(wanted, sources))
+            why = "no earlier measurement of its wheel is kept here"
+            if place := next(_wheel_places(wanted, sources), None):
+                name = f"{wanted.origin.name.replace('-', '_')}-{wanted.origin.version}-*.whl"
+                names = " or ".join(one.name for one in place.files) or name
+                why += f"; fetch {names} from {place.title}"
+            return MeasureResult(wanted, why=why)
         return MeasureResult(
             wanted, measure_package(wanted, sources, options, progress), fresh=True
         )
@@ -183,12 +188,11 @@ def measure_packages(
     wanted: Sequence[PackageRequest],
     sources: WheelSources,
     options: MeasureOptions,
-    progress: Progress | None = None,
+    progress: Progress | None,
     *,
-    network: bool = True,
-    at_once: int = 2,
+    network: bool,
 ) -> list[MeasureResult]:
-    """Find or measure the records of several packages, in order, a few wheels at a time."""
+    """Find or measure the records of several packages, in order, two wheels at a time."""
     results: dict[int, MeasureResult] = {}
     numbers = iter(range(len(wanted)))
 
@@ -199,7 +203,7 @@ def measure_packages(
             )
 
     # An interrupted command must not wait for its threads.
-    threads = [threading.Thread(target=work, daemon=True) for _ in wanted[:at_once]]
+    threads = [threading.Thread(target=work, daemon=True) for _ in wanted[:2]]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -279,9 +283,10 @@ def known_places(
         transport = replace(sources.transport, registries=trusted, leads=hosts)
         title = f"{place.name} ({found.url})"
         if place.kind == "file":
-            names = _file_names(found, platform)
-            addresses = [(one, f"{found.url}/{quote(one, safe='+')}") for one in names]
-            files = tuple(IndexFile(*one) for one in addresses)
+            files = tuple(
+                IndexFile(name, f"{found.url}/{quote(name, safe='+')}")
+                for name in _file_names(found, platform)
+            )
             yield WheelSource(files=files, title=title, transport=transport)
         else:
             flat = place.kind == "page"
@@ -293,7 +298,6 @@ _PYTHONS = ("312", "311", "310", "313")
 
 
 def _file_names(found: FoundPlace, platform: Platform) -> Iterator[str]:
-    """Yield the names that the wheel of a platform may have at a place of files."""
     python = platform.python
     pythons = ("".join(python.split(".")[:2]),) if python else _PYTHONS
     windows = platform.os == "windows"
@@ -304,16 +308,6 @@ def _file_names(found: FoundPlace, platform: Platform) -> Iterator[str]:
             yield name.format_map({**found.fields, "py": py, "cpu": platform.cpu})
 
 
-def _explain_offline(wanted: PackageRequest, sources: WheelSources) -> str:
-    """Say which file to fetch, and where it is."""
-    why = "no earlier measurement of its wheel is kept here"
-    for place in _wheel_places(wanted, sources):
-        name = f"{wanted.origin.name.replace('-', '_')}-{wanted.origin.version}-*.whl"
-        names = " or ".join(one.name for one in place.files) or name
-        return f"{why}; fetch {names} from {place.title}"
-    return why
-
-
 def _measure_at(
     place: WheelSource,
     wanted: PackageRequest,
@@ -321,9 +315,7 @@ def _measure_at(
     transport: Transport,
     progress: Progress | None,
 ) -> Record:
-    """Measure the first wheel of a place that exists."""
-    urls = (place.index,) if place.index else ()
-    index = PackageIndex(urls, transport, hosts=place.hosts, flat=place.flat)
+    index = PackageIndex((place.index,), transport, hosts=place.hosts, flat=place.flat)
     failed: CompatgateError = NotFound("has no wheel for the platform", field=wanted.release)
     stated = wanted.digest
     for file in place.files or (_choose_listed(index, wanted),):

@@ -37,10 +37,7 @@ class _WindowPlan(Struct, frozen=True):
 
 
 def _plan_pe(head: bytes) -> _WindowPlan:
-    """Find the place of a PE file's tables in its headers.
-
-    The headers are kept too.
-    """
+    """Find the place of a PE file's tables in its headers, which are kept too."""
     least, tail = min(_LEAST_HEAD, HEAD), min(_LEAST_TAIL, TAIL)
     try:
         places = object_files.parse_pe_file(head, "").tables()
@@ -86,10 +83,7 @@ class MissedBytes(Exception):
 
 
 class WindowedStream:
-    """A stream that keeps its first and last bytes.
-
-    Memory is bounded by `HEAD`, `TAIL` and the ranges for `fetch_all`.
-    """
+    """A stream that keeps `HEAD` first and `TAIL` last bytes, and the ranges of `fetch_all`."""
 
     def __init__(
         self,

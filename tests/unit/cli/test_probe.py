@@ -10,7 +10,7 @@ import pytest
 from compatgate.cli.main import main
 from compatgate.discovery import probe as module
 from compatgate.discovery.driver import KernelDriver
-from compatgate.discovery.machine import files
+from compatgate.discovery.machine import observe
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import Report
 
@@ -33,8 +33,8 @@ def gpu_host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Report:
     monkeypatch.setattr(module, "read_kernel_driver", lambda: kernel)
     running = tmp_path / "osrelease"  # this machine's may be newer than the driver
     running.write_text("5.15.0-100-generic\n")
-    monkeypatch.setattr(files, "OS_KERNEL", str(running))
-    monkeypatch.setattr(files, "OS_RELEASE", ())
+    monkeypatch.setattr(observe, "OS_KERNEL", str(running))
+    monkeypatch.setattr(observe, "OS_RELEASE", ())
     return report
 
 

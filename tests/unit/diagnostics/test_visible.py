@@ -18,11 +18,13 @@ THREE = (A, B, C)
 
 
 def left(*devices: Device, container: bool = False, **environment: str) -> tuple[Device, ...]:
-    return visible_devices(devices, environment, container=container).devices
+    return visible_devices(devices, environment, [], container=container)
 
 
 def notes(*devices: Device, **environment: str) -> str:
-    return " ".join(visible_devices(devices, environment).notes)
+    found: list[str] = []
+    visible_devices(devices, environment, found)
+    return " ".join(found)
 
 
 def test_without_variables_all_are_visible() -> None:

@@ -14,9 +14,7 @@ from compatgate.errors import BadInput
 
 
 def test_what_an_image_shows_wins_and_a_contradiction_is_said():
-    body = prefer_detected(
-        {"cudnn": "9.1.0.70+cu12"}, {"cudnn": "8.9.7", "cuda": "12.4"}, "the image"
-    )
+    body = prefer_detected({"cudnn": "9.1.0.70+cu12"}, {"cudnn": "8.9.7", "cuda": "12.4"})
     assert body == {
         "cudnn": "9.1.0.70+cu12",
         "cuda": "12.4",
@@ -27,18 +25,18 @@ def test_what_an_image_shows_wins_and_a_contradiction_is_said():
 def test_what_is_stated_less_exactly_contradicts_nothing():
     shown = {"cuda": "12.4.1", "cudnn": "9.1.0.70+cu12", "torch": "2.4.1+cu121"}
     stated = {"cuda": "12.4", "libcudnn9": "9.1.0", "pytorch": "2.4.1"}
-    assert prefer_detected(shown, stated, "the image") == shown
+    assert prefer_detected(shown, stated) == shown
 
 
 @pytest.mark.parametrize(("one", "other"), [("+cu121", "+cu124"), ("+cpu", "+cu121")])
 def test_two_builds_of_one_version_contradict_each_other(one: str, other: str):
-    body = prefer_detected({"torch": f"2.4.1{one}"}, {"torch": f"2.4.1{other}"}, "the image")
+    body = prefer_detected({"torch": f"2.4.1{one}"}, {"torch": f"2.4.1{other}"})
     assert len(body["conflicts"]) == 1
 
 
 def test_how_a_package_is_loaded_is_assumed_of_a_file_and_seen_in_an_image():
     written = {"cuda-compat-use": "newer", "cuda-compat": "12.4", "unread": ["the library path"]}
-    body = prefer_detected({"cuda-compat-use": "always"}, written, "the image")
+    body = prefer_detected({"cuda-compat-use": "always"}, written)
     assert body["cuda-compat-use"] == "always"
     assert "conflicts" not in body
 

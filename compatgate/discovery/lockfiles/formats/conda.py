@@ -46,23 +46,30 @@ _ENVIRONMENT_SHAPE = re.compile(r"^dependencies:\s*$", re.MULTILINE)
 
 
 def _read_environment(file: LockFile, platform: Platform) -> LockContents:
-    """Return the packages of conda and of pip."""
     document = read_yaml(file.text, file.name)
     stated = document.get("dependencies") if isinstance(document, dict) else None
     if not isinstance(stated, list):
         hint = "a conda environment has a list of dependencies"
         raise BadInput("is not a conda environment", field=file.name, hint=hint)
     if len(stated) > _MAX_DEPENDENCIES:
-        what = f"has more than {_MAX_DEPENDENCIES} dependencies"
-        raise BadInput(what, field=file.name)
+        raise BadInput(f"has more than {_MAX_DEPENDENCIES} dependencies", field=file.name)
     packages: list[ListedPackage] = []
     pip: list[str] = []
-    lines = _entry_lines(file.text)
+    lines: dict[str, int] = {}
+    for number, line in enumerate(file.text.splitlines(), 1):
+        if (entry := line.split(" #")[0].strip()).startswith("-"):
+            lines.setdefault(entry[1:].strip().strip("\"'"), number)
     for item in stated:
         if isinstance(item, dict):
             pip += _pip_entries(item, file)
-        else:
-            packages.append(_conda_entry(item, file, lines))
+            continue
+        if not isinstance(item, str):
+            raise BadInput("a dependency must be text", field=file.name, value=item)
+        where = f"{file.name}:{lines[item]}" if item in lines else file.name
+        package = stack_components.parse_conda_spec(refuse_variable(item, where), where)
+        if package is None:
+            raise BadInput(f"{item[:100]!r} is not a conda dependency", field=where)
+        packages.append(package)
     if not pip:
         return LockContents(tuple(packages))
     inner = LockFile(f"{file.name} (pip)", "\n".join(pip), file.beside)
@@ -71,36 +78,17 @@ def _read_environment(file: LockFile, platform: Platform) -> LockContents:
     return LockContents(tuple(packages), added.indexes, added.open)
 
 
-def _conda_entry(item: Any, file: LockFile, lines: dict[str, int]) -> ListedPackage:
-    if not isinstance(item, str):
-        raise BadInput("a dependency must be text", field=file.name, value=item)
-    where = f"{file.name}:{lines[item]}" if item in lines else file.name
-    package = stack_components.parse_conda_spec(refuse_variable(item, where), where)
-    if package is None:
-        raise BadInput(f"{item[:100]!r} is not a conda dependency", field=where)
-    return package
-
-
 def _pip_entries(item: dict[str, Any], file: LockFile) -> list[str]:
     lines = item.get("pip")
+    if "pip" in item and not lines:
+        return []
     if set(item) != {"pip"} or not isinstance(lines, list):
-        if "pip" in item and not lines:
-            return []
         raise BadInput(
             "only pip may have a nested list of dependencies", field=file.name, value=item
         )
     if not all(isinstance(line, str) for line in lines):
         raise BadInput("pip's dependencies must be text", field=file.name)
     return [line.replace("\n", " ") for line in lines]
-
-
-def _entry_lines(text: str) -> dict[str, int]:
-    lines: dict[str, int] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        item = line.split(" #")[0].strip()
-        if item.startswith("-"):
-            lines.setdefault(item[1:].strip().strip("\"'"), number)
-    return lines
 
 
 _EXPLICIT_MARK = re.compile(r"^@EXPLICIT\s*$", re.MULTILINE)

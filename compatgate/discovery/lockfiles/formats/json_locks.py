@@ -12,6 +12,7 @@ The report of ``python -m torch.utils.collect_env`` is text, with the same lists
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import partial
 
 from compatgate.core.request import CPU_NAMES
@@ -79,29 +80,26 @@ def _load_report(file: LockFile, platform: Platform) -> Table:
     return document
 
 
-def _described_packages(key: str, source: str, lock: TableLock) -> list[ListedPackage]:
-    return [_described_package(entry, lock, source) for entry in lock.tables(key)]
-
-
-def _described_package(entry: Table, lock: TableLock, source: str) -> ListedPackage:
-    """Return a package by its metadata, and the file that ``source`` says it came from."""
-    download = read_table(entry.get(source), source, lock.file)
-    url = lock.text(download, "url")
-    archive = read_table(download.get("archive_info"), "archive_info", lock.file)
-    metadata = read_table(entry.get("metadata"), "metadata", lock.file)
-    name, version = lock.text(metadata, "name"), lock.text(metadata, "version")
-    if not name or not version:
-        raise BadInput("must state name and version", field=f"{lock.file}: metadata", value=name)
-    texts = list_texts(metadata.get("requires_dist"))
-    depends = [match[1] for text in texts if (match := _REQUIRED_NAME.match(text))]
-    return ListedPackage(
-        name,
-        f"{lock.file}: {name}",
-        version=version,
-        sources=(url,) if url else (),
-        wheels=tuple(select_wheels([{**archive, "url": url}], lock.platform)),
-        depends=tuple(dict.fromkeys(depends)),
-    )
+def _described_packages(key: str, source: str, lock: TableLock) -> Iterator[ListedPackage]:
+    """Yield packages by their metadata, and the files that ``source`` says they came from."""
+    for entry in lock.tables(key):
+        download = read_table(entry.get(source), source, lock.file)
+        url = lock.text(download, "url")
+        archive = read_table(download.get("archive_info"), "archive_info", lock.file)
+        metadata = read_table(entry.get("metadata"), "metadata", lock.file)
+        name, version = lock.text(metadata, "name"), lock.text(metadata, "version")
+        if not name or not version:
+            field = f"{lock.file}: metadata"
+            raise BadInput("must state name and version", field=field, value=name)
+        depends = map(_REQUIRED_NAME.match, list_texts(metadata.get("requires_dist")))
+        yield ListedPackage(
+            name,
+            f"{lock.file}: {name}",
+            version=version,
+            sources=(url,) if url else (),
+            wheels=tuple(select_wheels([{**archive, "url": url}], lock.platform)),
+            depends=tuple(dict.fromkeys(match[1] for match in depends if match)),
+        )
 
 
 def _read_torch_report(file: LockFile, _: Platform) -> LockContents:

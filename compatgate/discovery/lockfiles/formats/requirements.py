@@ -16,7 +16,6 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from compatgate.discovery.lockfiles import wheel_builds
@@ -133,9 +132,9 @@ def _join_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield number and text of each logical line without comments and empty lines."""
     pending: list[str] = []
     first = 1
-    for number, raw in enumerate(text.splitlines(), 1):
-        if number > _MAX_LINES:
-            raise BadInput("has too many lines", field=str(number))
+    for number, raw in enumerate([*text.splitlines(), ""], 1):
+        if number > _MAX_LINES + 1:
+            raise BadInput("has too many lines", field=str(number - 1))
         if not pending:
             first = number
         comment = raw.lstrip().startswith("#")
@@ -144,12 +143,9 @@ def _join_lines(text: str) -> Iterator[tuple[int, str]]:
             continue
         if not comment:
             pending.append(raw)
-        joined = _COMMENT.sub("", "".join(pending)).strip()
-        pending = []
-        if joined:
+        if joined := _COMMENT.sub("", "".join(pending)).strip():
             yield first, joined
-    if pending and (joined := _COMMENT.sub("", "".join(pending)).strip()):
-        yield first, joined
+        pending = []
 
 
 _NAME = re.compile(r".*(requirements|constraints|reqs).*\.(txt|in|pip|lock)", re.IGNORECASE)
@@ -166,8 +162,6 @@ _FILE = re.compile(r"(?:[a-z+]+://|\.{0,2}/|[\w./\\\-+]+\.(?:whl|tar\.gz|zip)\b)
 
 
 class _Requirement(NamedTuple):
-    """The parts of a requirement in one line."""
-
     name: str
     version: str | None = None
     specifier: str = ""
@@ -201,10 +195,13 @@ def read_requirements(file: LockFile, platform: Platform) -> LockContents:
             constraints.setdefault(canonicalize_name(package.name), []).append(package)
         else:
             packages.append(package)
-    if not packages:
-        packages = [package for bound in constraints.values() for package in bound]
-    else:
-        packages = [_apply_constraints(package, constraints) for package in packages]
+    for place, package in enumerate(packages):
+        if package.version is None:  # a constraints file may pin it
+            bounds = constraints.get(canonicalize_name(package.name), ())
+            pins = (bound for bound in bounds if bound.version is not None and not bound.when)
+            if pin := next(pins, None):
+                packages[place] = replace(pin, name=package.name, when=package.when)
+    packages = packages or [package for bound in constraints.values() for package in bound]
     asked = tuple(dict.fromkeys((default, *more)))
     return LockContents(tuple(packages), tuple(indexes), tuple(lines.unread), asked=asked)
 
@@ -247,7 +244,8 @@ def _requirement(text: str, line: RequirementLine) -> _Requirement | None:
         version = named[1] if named else None
         asked = "" if named else requirement.url
         return _Requirement(requirement.name, version, asked, requirement.url, marker)
-    version = _pinned_version(requirement.specifier)
+    pins = (one.version for one in requirement.specifier if one.operator in ("==", "==="))
+    version = next((pin for pin in pins if not pin.endswith(".*")), None)
     asked = "" if version else str(requirement.specifier)
     return _Requirement(requirement.name, version, asked, "", marker)
 
@@ -264,26 +262,6 @@ def _file(text: str, line: RequirementLine) -> _Requirement | None:
         return None
     hint = "write name==version, or an option"
     raise BadInput(f"{text[:100]!r} is not a requirement", field=line.origin, hint=hint)
-
-
-def _pinned_version(specifier: SpecifierSet) -> str | None:
-    """Return the single version that ``==`` without a wildcard, or ``===``, allows."""
-    for clause in specifier:
-        if clause.operator in ("==", "===") and not clause.version.endswith(".*"):
-            return clause.version
-    return None
-
-
-def _apply_constraints(
-    package: ListedPackage, constraints: dict[str, list[ListedPackage]]
-) -> ListedPackage:
-    """Return the package with the version that a constraints file pins."""
-    if package.version is not None:
-        return package
-    for bound in constraints.get(canonicalize_name(package.name), ()):
-        if bound.version is not None and not bound.when:
-            return replace(bound, name=package.name, when=package.when)
-    return package
 
 
 class _RequirementsTxt(LockFormat, frozen=True):

@@ -136,7 +136,6 @@ def _decide_poetry_marker(
 
 
 def _collect_edges(entries: list[Table]) -> dict[str, list[str]]:
-    """Return the markers under which other packages require each package."""
     edges: dict[str, list[str]] = {}
     for entry in entries:
         dependencies = entry.get("dependencies")

@@ -17,7 +17,7 @@ from compatgate.discovery.lockfiles.interface import (
     LockFile,
     LockFormat,
 )
-from compatgate.discovery.lockfiles.platform import Markers, Platform, find_python_conflict
+from compatgate.discovery.lockfiles.platform import Markers, Platform
 from compatgate.discovery.lockfiles.stack_components import find_pypi_component
 from compatgate.discovery.lockfiles.text import (
     list_texts,
@@ -70,9 +70,14 @@ class _Graph:
             self._by_name.setdefault(name, []).append(node)
         members = set(list_texts(self._manifest.get("members")))
         self._members = [node for node, name in enumerate(self._names) if name in members]
-        own = [n for n, package in enumerate(self.packages) if _is_root(package.get("source"))]
+        sources = [package.get("source") for package in self.packages]
+        own = [
+            node
+            for node, source in enumerate(sources)
+            if isinstance(source, dict) and any(source.get(key) == "." for key in _ROOT_SOURCES)
+        ]
         self._roots = own or self._members
-        self.conflicts = find_python_conflict(self._markers("", ""), file, platform, self._requires)
+        self.conflicts = self._markers("", "").conflicts
 
     def walk(self) -> dict[int, tuple[str, str]]:
         """Return every package for the platform, with its undecided condition and its selection.
@@ -211,7 +216,3 @@ class _Graph:
             extras={*encoded, name} if kind == "extra" else encoded,
             groups={name} if kind == "group" else (),
         )
-
-
-def _is_root(source: object) -> bool:
-    return isinstance(source, dict) and any(source.get(key) == "." for key in _ROOT_SOURCES)

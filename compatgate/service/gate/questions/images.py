@@ -313,7 +313,7 @@ class Images:
         shown = _stack_of_reading(reading, cpus, body.get("command"))
         if hidden := list(reading.find_hidden(body.get("mounts") or ())):
             shown["open"] = [*shown.get("open", ()), *hidden]
-        stack = prefer_detected(shown, stated or {}, "the image")
+        stack = prefer_detected(shown, stated or {})
         body = {**body, "stack": stack, "image": reading.pinned}
         # An image is signed whatever runs in it: all its installations, not the one of a command.
         whole = _stack_of_reading(reading, cpus, ())

@@ -15,7 +15,6 @@ from compatgate.catalog import read_source
 from compatgate.discovery.image import files
 from compatgate.discovery.image.files import (
     find_owner,
-    find_python,
     is_cached,
     kind_of_file,
 )
@@ -98,15 +97,13 @@ def test_what_lies_in_a_package_manager_s_cache_is_not_installed(path: str) -> N
     assert is_cached(path)
 
 
-def test_a_path_tells_owner_and_python() -> None:
+def test_a_path_tells_its_owner() -> None:
     assert (
         find_owner(f"{SITE}/flash_attn_2_cuda.cpython-312-x86_64-linux-gnu.so")
         == "flash-attn-2-cuda"
     )
     assert find_owner(f"{SITE}/torch/lib/libtorch_cuda.so") == "torch"
     assert find_owner("usr/lib/libfoo.so") == ""
-    assert find_python(f"{SITE}/torch/x") == "3.12"
-    assert find_python("usr/lib/python3/dist-packages/x") is None
 
 
 @pytest.mark.parametrize(

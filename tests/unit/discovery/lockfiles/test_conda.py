@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from compatgate.discovery.lockfiles import stack_components, wheel_builds
+from compatgate.discovery.lockfiles.interface import ListedPackage
 from compatgate.errors import BadInput, InconclusiveInput
 
 
@@ -133,7 +134,9 @@ def test_a_newer_pixi_lock_is_refused(files: Path, read):
 )
 def test_build_strings_name_cuda_and_cudnn(build, label, cudnn):
     assert wheel_builds.parse_conda_label(build) == label
-    assert wheel_builds.parse_conda_cudnn(build) == cudnn
+    package = ListedPackage("pytorch", "a list", version="2.4.1", build=build, ecosystem="conda")
+    found = stack_components.observe_conda([package]).observations
+    assert {one.component: one.version for one in found}.get("cudnn", "") == cudnn
 
 
 @pytest.mark.parametrize(

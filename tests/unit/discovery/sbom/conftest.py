@@ -10,7 +10,7 @@ import pytest
 from known_packages import PACKAGES
 
 from compatgate.catalog import read_source
-from compatgate.discovery.sbom.interface import SbomReading
+from compatgate.discovery.sbom.formats import SbomReading
 from compatgate.discovery.sbom.read import read_sbom
 
 SIGNALS = read_source("image_signals", overlays=[])
