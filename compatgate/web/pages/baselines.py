@@ -28,8 +28,6 @@ _PATH = f"/baselines/<int(max={LARGEST['big']}):id>"
 _PROPOSED = 50
 _CHOICES = 200
 _STATES = ("proposed", "approved", "replaced", "refused")
-
-
 BaselinesQuery = make_page_query(BaselineFilters)
 
 
@@ -55,23 +53,20 @@ def show_baselines(ask: PageRequest[Any]) -> HtmlPage:
 
     table = make_list_table(listing("baselines"), found, ask.query, cells)
     waiting = ask.rooms.baselines.list(state="proposed", limit=_PROPOSED)
+    newest = ask.rooms.baselines.list(limit=_CHOICES).items
     context = {
         "states": _STATES,
-        "choices": _list_choices(ask),
+        "choices": {
+            name: sorted(
+                {getattr(row, name) for row in newest} | {getattr(ask.query, name)} - {None}
+            )
+            for name in ("sku", "workload", "family", "metric")
+        },
         "waiting": _with_approved(ask, waiting.items),
         "middle": median,
         "more": waiting.next is not None,
     }
     return HtmlPage("baselines.html", "Baselines", context, table)
-
-
-def _list_choices(ask: PageRequest[Any]) -> dict[str, list[str]]:
-    """Return the choices of the filters, from the newest baselines and what was chosen."""
-    newest = ask.rooms.baselines.list(limit=_CHOICES).items
-    return {
-        name: sorted({getattr(row, name) for row in newest} | {getattr(ask.query, name)} - {None})
-        for name in ("sku", "workload", "family", "metric")
-    }
 
 
 def _with_approved(

@@ -71,12 +71,7 @@ _MAX_CHANGES = 50
 
 
 class FormPlace(Struct, frozen=True):
-    """The form of a document.
-
-    Attributes:
-        name: of the stored document; None: a new one.
-        revision: of the stored document that the form shows.
-    """
+    """The form of a document: a new one, or a stored one with the revision that the form shows."""
 
     kind: Kind
     name: str | None = None
@@ -91,15 +86,10 @@ class FormPlace(Struct, frozen=True):
 
 
 class FormState(Struct, frozen=True):
-    """State that a form shows besides its fields.
+    """What a form shows besides its fields: pools ``read`` from pasted text, and the plan.
 
-    Attributes:
-        error: says what was wrong.
-        read: pools that were read from pasted text.
-        planned: what storing the document would change.
-        effects: what that would do; None: not asked for yet.
-        rewritten: the YAML lost its comments.
-        meanwhile: revisions that changed the document since the form was opened, newest first.
+    ``rewritten``: the YAML lost its comments; ``meanwhile``: revisions that changed the document
+    since the form was opened, newest first.
     """
 
     error: CompatgateError | None = None
@@ -130,8 +120,6 @@ class StatusStart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 def _form_pages(kind: Kind, edit_query: type[Struct] = NoQuery) -> tuple[Page, ...]:
-    """Make the pages of a form: of a new document, and of a stored one."""
-
     def begin(ask: PageRequest[FormStart]) -> HtmlPage:
         return _begin(ask, kind)
 
@@ -202,7 +190,9 @@ def _edit(ask: PageRequest[Any], kind: Kind) -> HtmlPage:
 
 
 def _act(ask: PageRequest[Any], place: FormPlace) -> HtmlPage | Redirect:
-    form, what, kind = ask.form, _read_action(ask.form), place.kind
+    form, what, kind = ask.form, ask.form.get("what", "create"), place.kind
+    if _is_live():  # what the page asks for by itself never changes anything
+        what = "effects" if request.headers.get("HX-Target") == "effects" else "check"
     if place.name is not None:
         ask.rooms.matrix.get(kind, place.name)
     try:
@@ -221,17 +211,19 @@ def _act(ask: PageRequest[Any], place: FormPlace) -> HtmlPage | Redirect:
                 return propose_text(ask, complete.text)
             if what == "create":
                 return store_document(ask, kind, complete.document, place.name)
-            effects = (
-                preview_effects(ask.gate, planned.edits, ask.principal.name)
-                if what == "effects"
-                else None
-            )
+            effects = None
+            if what == "effects":
+                effects = preview_effects(ask.gate, planned.edits, ask.principal.name)
             state = FormState(planned=planned, effects=effects, rewritten=edited.rewritten)
         else:
             hint = f"one of {', '.join(_ACTIONS)}"
             raise BadInput("is not an action", field="what", value=what, hint=hint)
     except CompatgateError as error:
-        meanwhile = _list_meanwhile(ask, place) if isinstance(error, Conflict) else ()
+        meanwhile: Sequence[Any] = ()
+        if isinstance(error, Conflict) and place.name is not None:
+            known = expected_revision(form)
+            history = ask.rooms.matrix.list_changes(kind, place.name, limit=_MAX_MEANWHILE)
+            meanwhile = [one for one in history.items if one.number > known]
         state = FormState(error, rewritten=edited.rewritten, meanwhile=meanwhile)
     shown = show_form(kind, edited)
     shown |= {
@@ -240,22 +232,6 @@ def _act(ask: PageRequest[Any], place: FormPlace) -> HtmlPage | Redirect:
     if state.meanwhile:  # they are shown: to save again is to know of them
         shown["revision"] = str(state.meanwhile[0].number)
     return _form_page(ask, place, shown, state)
-
-
-def _list_meanwhile(ask: PageRequest[Any], place: FormPlace) -> Sequence[Any]:
-    """Return the revisions that changed a document since its form was opened."""
-    if place.name is None:
-        return ()
-    known = expected_revision(ask.form)
-    history = ask.rooms.matrix.list_changes(place.kind, place.name, limit=_MAX_MEANWHILE)
-    return [one for one in history.items if one.number > known]
-
-
-def _read_action(form: Mapping[str, str]) -> str:
-    """Return what a form asks for; what the page asks for by itself never changes anything."""
-    if not _is_live():
-        return form.get("what", "create")
-    return "effects" if request.headers.get("HX-Target") == "effects" else "check"
 
 
 def _is_live() -> bool:

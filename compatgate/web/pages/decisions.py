@@ -12,15 +12,10 @@ from compatgate.core.stack import format_stack
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.http.schemas import Filter
+from compatgate.kit.sections import shorten
 from compatgate.kit.ui.filters import badge_decision
 from compatgate.kit.ui.preferences import local_time
-from compatgate.kit.ui.tables import (
-    Cell,
-    Table,
-    list_rows,
-    make_page_query,
-    make_table,
-)
+from compatgate.kit.ui.tables import Cell, Table, list_rows, make_page_query, make_table
 from compatgate.service.gate.decisions.service import DAY, HOUR, MINUTE, DeniedVerdict
 from compatgate.service.gate.questions.api import DecisionFilters
 from compatgate.service.gate.questions.schemas import DecisionBody
@@ -60,14 +55,16 @@ def show_decisions(ask: PageRequest[Any]) -> HtmlPage:
     step, edges = split_time(since, until)
     texts = {name: getattr(query, name) for name in _BEGINNINGS}
     counted = history.count_bars(edges, texts=texts, verdict_ids=ids)
+    on = f" on {query.target}…" if query.target else ""
+    period = f"{local_time(edges[0])} to {local_time(edges[-1])}"
+    if step == DAY:
+        period = f"{edges[0].date()} to {edges[-2].date()}"
     context = {
         "bars": counted.bars,
         "last": step - timedelta(microseconds=1),
         "complete": counted.complete,
         "step": _STEP_NAMES[step].capitalize(),
-        "caption": f"Decisions by {_STEP_NAMES[step]}"
-        f"{f' on {query.target}…' if query.target else ''},"
-        f" {_name_period(edges, step)}",
+        "caption": f"Decisions by {_STEP_NAMES[step]}{on}, {period}",
         "outcomes": ("pass", "warn", "unknown", "fail"),
     }
     table = _cause_table(query, denied) if query.group else _log_table(ask, ids)
@@ -97,14 +94,22 @@ def decision_table(
 
     def cells(row: DecisionBody) -> dict[str, Any]:
         verdict, place = verdicts.get(row.verdict_id), link("verdicts", row.verdict_id)
+        reason = Cell(None)
+        if finding := deciding_finding(verdict):
+            rule, message = finding["rule"], finding["message"]
+            brief = _shorten(message, _LONGEST_REASON)
+            reason = Cell(rule, link("rules", rule), title=message, note=brief)
         tone, decision = badge_decision(row.outcome, allowed=row.allowed)
+        stack = verdict["stack"] if verdict else {}
+        text = format_stack({n: v for n, v in stack.items() if isinstance(v, str) or n == "arch"})
+        short = _shorten(text, _LONGEST_STACK)
         return {
             "decided_at": Cell(row.decided_at, place),
             "target": row.target or Cell("a pool"),
             "verdict": Cell(row.outcome, place, title=row.verdict_id),
             "allowed": Cell(decision, tone=tone),
-            "reason": _reason_cell(deciding_finding(verdict)),
-            "stack": _stack_cell(verdict),
+            "reason": reason,
+            "stack": Cell(short or None, title=text if short != text else ""),
             "took": row.duration_us / 1000,
         }
 
@@ -113,20 +118,8 @@ def decision_table(
     )
 
 
-def _reason_cell(finding: Mapping[str, Any] | None) -> Cell:
-    if finding is None:
-        return Cell(None)
-    message = finding["message"]
-    short = message if len(message) <= _LONGEST_REASON else f"{message[:_LONGEST_REASON]}…"
-    return Cell(finding["rule"], link("rules", finding["rule"]), title=message, note=short)
-
-
-def _stack_cell(verdict: dict[str, Any] | None) -> Cell:
-    stack = verdict["stack"] if verdict else {}
-    shown = {n: v for n, v in stack.items() if isinstance(v, str) or n == "arch"}
-    text = format_stack(shown)
-    short = text if len(text) <= _LONGEST_STACK else f"{text[:_LONGEST_STACK]}…"
-    return Cell(short or None, title=text if short != text else "")
+def _shorten(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def deciding_finding(verdict: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -149,7 +142,6 @@ class _Cause(Struct):
 def _list_denied(
     ask: PageRequest[Any], since: datetime, until: datetime
 ) -> list[tuple[DeniedVerdict, dict[str, Any]]]:
-    """Return the most frequent denied verdicts of a time with the finding that decided each."""
     rule = (ask.query.rule or "").upper()
     rows = ask.rooms.decisions.list_denied(since, until, limit=MAX_VERDICTS)
     bodies = ask.rooms.decisions.read_verdicts([row.verdict_id for row in rows])
@@ -158,7 +150,6 @@ def _list_denied(
 
 
 def _cause_table(query: Any, denied: Sequence[tuple[DeniedVerdict, dict[str, Any]]]) -> Table:
-    """Return denials by deciding rule, component and need."""
     causes: dict[tuple[str, ...], _Cause] = {}
     for row, finding in denied:
         if not (row.target or "").startswith(query.target or ""):
@@ -169,37 +160,25 @@ def _cause_table(query: Any, denied: Sequence[tuple[DeniedVerdict, dict[str, Any
         cause.verdicts += 1
         cause.targets = cause.targets | ({row.target} if row.target else {"a pool"})
         cause.last = max(cause.last or row.last, row.last)
+
+    def cells(cause: _Cause) -> dict[str, Any]:
+        others = dict.fromkeys(("group", "sort", "columns"))
+        narrowed = current_page_link(rule=cause.rule, **others, allowed="no")
+        return {"count": Cell(cause.count, narrowed), "targets": shorten(sorted(cause.targets), 3)}
+
     frequent = sorted(causes.values(), key=lambda one: -one.count)
-    return make_table(listing("denial-causes"), frequent, _cause_cells, sort=query.sort)
-
-
-def _cause_cells(cause: _Cause) -> dict[str, Any]:
-    names = sorted(cause.targets)
-    more = f" and {len(names) - 3} more" if names[3:] else ""
-    narrowed = current_page_link(rule=cause.rule, group=None, sort=None, columns=None, allowed="no")
-    return {"count": Cell(cause.count, narrowed), "targets": ", ".join(names[:3]) + more}
+    return make_table(listing("denial-causes"), frequent, cells, sort=query.sort)
 
 
 def split_time(since: datetime, until: datetime) -> tuple[timedelta, tuple[datetime, ...]]:
     """Split a time into days, hours or minutes; of too many, the last ones.
 
-    Returns:
-        The length of a span; the begins of the spans, and the end of the last one.
+    Return the length of a span; the begins of the spans, and the end of the last one.
     """
     span = until - since
     step = DAY if span > _DAY_BARS else HOUR if span > _HOUR_BARS else MINUTE
-    begin, last = (_floor(at.astimezone(UTC), step) for at in (since, until))
+    zero = datetime.min.replace(tzinfo=UTC)
+    begin, last = (zero + (at - zero) // step * step for at in (since, until))
     begin = max(begin, last - step * (_MAX_BARS - 1))
     count = (last - begin) // step + 1
     return step, tuple(begin + step * place for place in range(count + 1))
-
-
-def _floor(at: datetime, step: timedelta) -> datetime:
-    day = datetime.combine(at.date(), time(), UTC)
-    return day + (at - day) // step * step
-
-
-def _name_period(edges: Sequence[datetime], step: timedelta) -> str:
-    if step == DAY:
-        return f"{edges[0].date()} to {edges[-2].date()}"
-    return f"{local_time(edges[0])} to {local_time(edges[-1])}"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta
@@ -14,6 +13,7 @@ from compatgate.documents.specs import KINDS
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.http.route import LARGEST
+from compatgate.kit.sections import shorten
 from compatgate.kit.ui.filters import component_label
 from compatgate.kit.ui.tables import (
     Cell,
@@ -47,8 +47,6 @@ MAX_REVISIONS = 20
 _MAX_NAMED = 4
 """Targets of an entry that a list names."""
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
-
-
 EntryQuery = make_page_query(EntryFilters)
 
 
@@ -60,12 +58,15 @@ def show_entries(ask: PageRequest[Any]) -> HtmlPage:
 
     def cells(row: StoredDocument) -> dict[str, Any]:
         spec = row.document["spec"]
-        parts = spec["components"]
+        parts, names = spec["components"], spec["targets"]
+        every = targets = ", ".join(names)
+        if not is_export() and len(names) > _MAX_NAMED + 1:  # else the row is too high
+            targets = shorten(names, _MAX_NAMED)
         return {
             "name": Cell(row.name, link("entries", row.name), note=spec.get("reason", "")),
             "status": spec["status"],
             "constraints": " · ".join(f"{name} {parts[name]}" for name in sort_components(parts)),
-            "targets": _targets_cell(spec["targets"]),
+            "targets": Cell(targets, title=every if targets != every else ""),
             "owner": row.document["metadata"].get("owner"),
             "runs": _runs_cell(remarks[row.name], spec.get("evidenceOverride")),
             "replacement": spec.get("replacement"),
@@ -78,14 +79,6 @@ def show_entries(ask: PageRequest[Any]) -> HtmlPage:
         "components": list(COMPONENTS),
     }
     return HtmlPage("entries.html", "Entries", context, table)
-
-
-def _targets_cell(names: Sequence[str]) -> Cell:
-    """Return the targets of an entry: some of many, for a row that is not too high."""
-    every = ", ".join(names)
-    if is_export() or len(names) <= _MAX_NAMED + 1:
-        return Cell(every)
-    return Cell(f"{', '.join(names[:_MAX_NAMED])} and {len(names) - _MAX_NAMED} more", title=every)
 
 
 def _runs_cell(remarks: EntryRemarks, override: str | None) -> Cell:
@@ -111,9 +104,8 @@ def show_entry(ask: PageRequest[Any]) -> HtmlPage:
     pairs: list[Pair] = []
     total = 0
     if entry is not None:
-        pairs, total = list_entry_pairs(
-            snapshot, entry, shared_fit_cache(gate.facts), now, MAX_TARGETS
-        )
+        cache = shared_fit_cache(gate.facts)
+        pairs, total = list_entry_pairs(snapshot, entry, cache, now, MAX_TARGETS)
     spec = row.document["spec"]
     remarks = ask.rooms.runs.remarks([row.name])[row.name]
     context = {
@@ -131,9 +123,7 @@ def show_entry(ask: PageRequest[Any]) -> HtmlPage:
         "targets_total": total,
         "targets_shown": MAX_TARGETS,
         "open": represented.open,
-        "verbs": {
-            status: verb for status, verb in STATUS_VERBS.items() if status != spec["status"]
-        },
+        "verbs": {name: verb for name, verb in STATUS_VERBS.items() if name != spec["status"]},
         "names": sorted(snapshot.entries)[:MAX_CHOICES],
         "history": ask.rooms.matrix.list_changes("Entry", row.name, limit=MAX_REVISIONS),
     }
@@ -172,8 +162,6 @@ def change_entry(ask: PageRequest[Any]) -> Redirect:
 DOCUMENTS_PER_PAGE = 50
 """Documents with their differences on one page."""
 RevisionNumber = Annotated[int, Meta(ge=0, le=LARGEST["int"])]
-
-
 RevisionQuery = make_page_query(RevisionFilters)
 
 
@@ -181,17 +169,15 @@ RevisionQuery = make_page_query(RevisionFilters)
 def show_revisions(ask: PageRequest[Any]) -> HtmlPage:
     """Show revisions, newest first, and a form to compare two."""
     found = list_rows(ask.rooms.matrix.list_revisions, ask.query)
-    table = make_list_table(listing("revisions"), found, ask.query, _revision_cells)
+    direct = Cell("direct", tone="muted", title="direct change, without a proposal")
+
+    def cells(row: RevisionBody) -> dict[str, Any]:
+        reason = Cell(row.reason, link("revisions", row.number))
+        return {"reason": reason, "proposal": row.proposal or direct}
+
+    table = make_list_table(listing("revisions"), found, ask.query, cells)
     context = {"kinds": KINDS, "last": ask.gate.snapshot().revision}
     return HtmlPage("revisions.html", "Revisions", context, table)
-
-
-def _revision_cells(row: RevisionBody) -> dict[str, Any]:
-    direct = Cell("direct", tone="muted", title="direct change, without a proposal")
-    return {
-        "reason": Cell(row.reason, link("revisions", row.number)),
-        "proposal": row.proposal or direct,
-    }
 
 
 class ChangesQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -204,11 +190,8 @@ class ChangesQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=
 def show_revision(ask: PageRequest[ChangesQuery]) -> HtmlPage:
     """Show a revision and its changes."""
     row = ask.rooms.matrix.show_revision(ask.args["number"])
-    context = {
-        "row": row,
-        **_slice_changes(row.changes, ask.query.skip),
-        "last": ask.gate.snapshot().revision,
-    }
+    context = {"row": row, "last": ask.gate.snapshot().revision}
+    context |= _slice_changes(row.changes, ask.query.skip)
     return HtmlPage("revision.html", f"Revision {row.number}", context)
 
 
@@ -225,29 +208,20 @@ def show_difference(ask: PageRequest[RevisionRange]) -> HtmlPage:
     last = ask.gate.snapshot().revision
     newer = last if ask.query.newer is None else ask.query.newer
     older = max(newer - 1, 0) if ask.query.older is None else ask.query.older
-    edits = ask.rooms.matrix.diff(older, newer)
-    part = _slice_changes(edits, ask.query.skip)
-    context = {
-        "older": older,
-        "newer": newer,
-        "last": last,
-        **part,
-        "changes": [edit.to_change() for edit in part["changes"]],
-    }
+    part = _slice_changes(ask.rooms.matrix.diff(older, newer), ask.query.skip)
+    changes = [edit.to_change() for edit in part["changes"]]
+    context = {**part, "older": older, "newer": newer, "last": last, "changes": changes}
     return HtmlPage("revisions-diff.html", f"Revision {older} to {newer}", context)
 
 
 def _slice_changes(changes: Any, skip: int) -> dict[str, Any]:
-    end = skip + DOCUMENTS_PER_PAGE
-    counts = dict.fromkeys(("create", "change", "delete"), 0)
-    counts.update(Counter(change.action for change in changes))
+    end, before = skip + DOCUMENTS_PER_PAGE, max(0, skip - DOCUMENTS_PER_PAGE)
+    actions = Counter(change.action for change in changes)
     return {
         "changes": changes[skip:end],
-        "counts": counts,
+        "counts": {action: actions[action] for action in ("create", "change", "delete")},
         "skip": skip,
         "total": len(changes),
         "following": current_page_link(skip=end) if end < len(changes) else None,
-        "preceding": current_page_link(skip=max(0, skip - DOCUMENTS_PER_PAGE) or None)
-        if skip
-        else None,
+        "preceding": current_page_link(skip=before or None) if skip else None,
     }

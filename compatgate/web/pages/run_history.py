@@ -84,12 +84,7 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
 
 
 class Zoom(Struct, frozen=True):
-    """A link to another time.
-
-    Attributes:
-        since: start, as the address has it; None: the first run.
-        until: end, as the address has it; None: now.
-    """
+    """A link to another time, as the address has it; None: from the first run, until now."""
 
     sign: str
     label: str
@@ -100,12 +95,7 @@ class Zoom(Struct, frozen=True):
 def offer_zoom(
     first: datetime, since: datetime | None, until: datetime | None, now: datetime
 ) -> list[Zoom]:
-    """Return links that narrow, widen and move the shown time.
-
-    Args:
-        since: start of the shown time; None: ``first``.
-        until: end of the shown time; None: ``now``.
-    """
+    """Return links that narrow, widen and move the shown time, ``first`` to ``now`` by default."""
     begin, end = since or first, min(until or now, now)
     length = max(end - begin, _SHORTEST)
     quarter, half = length / 4, length / 2

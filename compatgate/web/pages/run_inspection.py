@@ -110,8 +110,7 @@ _LOW, _HIGH = 0.05, 0.95
 class Band(Struct, frozen=True):
     """The range of 90 % of an approved baseline's values, in the run's unit.
 
-    Attributes:
-        same: the baseline is of the same workload content; another is for comparison only.
+    ``same``: it is of the same workload content; another is for comparison only.
     """
 
     baseline: int
@@ -165,9 +164,8 @@ def baseline_bands(
 ) -> dict[str, Band]:
     """Return the band of each metric with an approved baseline.
 
-    Args:
-        rows: approved ones of one SKU and family, newest first.
-        digest: of its content as it ran; baselines of the same content come first.
+    ``rows`` are those of one SKU and family, newest first; those of the workload's content as it
+    ran, which has the digest, come first.
     """
     wanted = name_content(workload, digest or "")
     mine = [row for row in rows if row.workload.partition("@")[0] == workload]
@@ -199,8 +197,7 @@ def _spread(ordered: Sequence[float]) -> tuple[float, float, float]:
 def metric_history(past: Iterable[PastStep], family: str | None) -> dict[str, list[Point]]:
     """Return each metric over runs of one family, oldest first, in the newest run's units.
 
-    Args:
-        past: results of one step, newest first.
+    ``past`` are the results of one step, newest first.
     """
     found: dict[str, list[Point]] = {}
     units: dict[str, str] = {}
@@ -208,36 +205,20 @@ def metric_history(past: Iterable[PastStep], family: str | None) -> dict[str, li
         report = msgspec.convert(step.body["report"], Report) if step.body.get("report") else None
         if report is None or family is None or family_of_report(report) != family:
             continue
-        outcomes = _outcomes(step.body)
+        judged = msgspec.convert(step.body.get("judgement") or None, WorkloadJudgement | None)
+        outcomes = {one.name: one.outcome for one in judged.metrics} if judged else {}
+        env = report.env or Env()
+        parts = {**env.versions, "driver": env.driver, "image": step.body.get("image")}
+        known = {name: value for name, value in parts.items() if value}
         for metric in report.metrics:
             factor = find_conversion(metric.unit, units.setdefault(metric.name, metric.unit))
             if metric.values and factor is not None:
                 spread = _spread(sorted(value * factor for value in metric.values))
-                outcome = outcomes.get(metric.name, "")
-                point = Point(
-                    step.run,
-                    step.state,
-                    step.finished_at,
-                    *spread,
-                    len(metric.values),
-                    outcome,
-                    _parts(report, step.body),
-                )
+                counted = len(metric.values), outcomes.get(metric.name, "")
+                about = (step.run, step.state, step.finished_at)
+                point = Point(*about, *spread, *counted, known)
                 found.setdefault(metric.name, []).insert(0, point)
     return found
-
-
-def _parts(report: Report, body: dict[str, Any]) -> dict[str, str]:
-    env = report.env or Env()
-    parts = {**env.versions, "driver": env.driver, "image": body.get("image")}
-    return {name: value for name, value in parts.items() if value}
-
-
-def _outcomes(body: dict[str, Any]) -> dict[str, str]:
-    if not body.get("judgement"):
-        return {}
-    judged = msgspec.convert(body["judgement"], WorkloadJudgement)
-    return {metric.name: metric.outcome for metric in judged.metrics}
 
 
 MAX_SHOWN_VALUES = 500
@@ -247,14 +228,10 @@ MAX_DRAWN_METRICS = 6
 
 
 class MetricView(Struct, frozen=True):
-    """A metric of a step.
+    """A metric of a step, its judgement, and the range of the currently approved baseline.
 
-    Attributes:
-        judged: None: the metric was not judged.
-        band: range of the currently approved baseline.
-        past: earlier runs and this one, oldest first.
-        marks: of the past runs in their chart.
-        reference: what the metric was judged against; None: nothing is shaded.
+    ``past``: earlier runs and this one, oldest first, with their marks; ``reference``: what the
+    metric was judged against; None: nothing is shaded.
     """
 
     metric: Metric
@@ -375,8 +352,7 @@ def find_reference(
 ) -> Reference | None:
     """Return what a metric was judged against; None for a metric without tolerance or baseline.
 
-    Args:
-        band: the approved baseline, of which only the same workload content counts.
+    Of approved baselines, only one of the same workload content counts.
     """
     if judged is None:
         return None

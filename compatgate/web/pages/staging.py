@@ -10,7 +10,6 @@ from msgspec.structs import asdict
 
 from compatgate.canary.hosts import MaintenanceWindow, is_in_maintenance
 from compatgate.canary.workload import Suite, Workload
-from compatgate.canary.workloads import Library
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
@@ -51,8 +50,7 @@ def host_state(host: HostRow, now: datetime) -> HostState:
     if host.busy >= host.slots:
         return HostState("busy", "all slots are in use")  # a full worker says nothing new
     if now - host.seen_at > SILENT_AFTER:
-        why = "its worker is silent or cannot reach the host: no run starts"
-        return HostState("stale", why)
+        return HostState("stale", "its worker is silent or cannot reach the host: no run starts")
     try:
         quiet = is_in_maintenance(host_hours(host), now)
     except BadInput:
@@ -126,7 +124,7 @@ def show_workloads(ask: PageRequest[TableQuery]) -> HtmlPage:
             "gpus": Cell(workload.gpus * workload.nodes, title=nodes),
             "metrics": len(workload.metrics),
             "checks": len(workload.checks),
-            "suites": _suites(library, workload.name),
+            "suites": [s.name for s in library.suites.values() if workload.name in s.workloads],
         }
 
     workloads = [library.workloads[name] for name in sorted(library.workloads)]
@@ -134,28 +132,20 @@ def show_workloads(ask: PageRequest[TableQuery]) -> HtmlPage:
     return HtmlPage("workloads.html", "Workloads", table=table)
 
 
-def _suites(found: Library, name: str) -> list[str]:
-    return [suite.name for suite in found.suites.values() if name in suite.workloads]
-
-
 @page("/workloads/<name>", nav="workloads", query=TableQuery)
 def show_workload(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show a workload: its metrics, checks and command."""
-    result = ask.rooms.runs.catalogue()
-    workload = result.workload(ask.args["name"])
+    library = ask.rooms.runs.catalogue()
+    workload = library.workload(ask.args["name"])
 
     def cells(name: str) -> dict[str, Any]:
         spec = workload.metrics[name]
-        return {
-            "metric": name,
-            **asdict(spec),
-            "tolerance": round(100 * spec.tolerance, 2),
-        }
+        return {"metric": name, **asdict(spec), "tolerance": round(100 * spec.tolerance, 2)}
 
     table = make_table(listing("workload-metrics"), workload.metrics, cells, sort=ask.query.sort)
     context = {
         "workload": workload,
-        "suites": _suites(result, workload.name),
+        "suites": [s.name for s in library.suites.values() if workload.name in s.workloads],
         "content": workload.content,
     }
     return HtmlPage("workload.html", workload.name, context, table)

@@ -33,9 +33,8 @@ VALUES = 20
 class RunMark(Struct, frozen=True):
     """The marks of a run in a chart.
 
-    Attributes:
-        shape, tone: for the outcome of the metric, or of the run where it was not judged.
-        name: the driver, cuDNN or image that differs from the run before that states them.
+    ``shape`` and ``tone`` are for the outcome of the metric, or of the run where it was not judged;
+    ``name``: the driver, cuDNN or image that differs from the run before that states them.
     """
 
     shape: str
@@ -63,26 +62,16 @@ def mark_runs(outcomes: Sequence[str], parts: Sequence[Mapping[str, str]]) -> li
 
 
 class Trends(Struct, frozen=True):
-    """The newest values of all metrics.
-
-    Attributes:
-        points: oldest first, by workload, step, GPU and metric; those measured last come first.
-    """
+    """The newest values of all metrics, oldest first; metrics measured last come first."""
 
     points: Mapping[MetricKey, Sequence[Point]]
     units: Mapping[tuple[str, str], str]
 
     def of_metric(self, workload: str, metric: str, gpu: str | None = None) -> Cell:
-        """Return the line of a metric, of the step that has it first.
-
-        Args:
-            gpu: SKU; None: the one measured last.
-        """
-
-        def fits(key: MetricKey) -> bool:
-            return (key[0], key[3]) == (workload, metric) and gpu in (None, key[2])
-
-        return self._cell(fits)
+        """Return the line of a metric, of the step that has it first; on the GPU measured last."""
+        return self._cell(
+            lambda key: (key[0], key[3]) == (workload, metric) and gpu in (None, key[2])
+        )
 
     def of_workload(self, workload: Workload) -> Cell:
         """Return the line of the first metric that a workload declares, where it was measured."""
@@ -108,11 +97,7 @@ class Trends(Struct, frozen=True):
 
 
 def read_trends(runs: Runs, within: TargetPatterns | None, workload: str | None = None) -> Trends:
-    """Return the newest values of all metrics.
-
-    Args:
-        workload: None: all.
-    """
+    """Return the newest values of all metrics, or of those of a workload."""
     result = runs.points(workload=workload, runs=_RUNS, within=within)
     newest = sorted(result.items(), key=lambda item: (-item[1][0].at.timestamp(), item[0]))
     units = {

@@ -27,6 +27,8 @@ from compatgate.web.service import answer_link, base_url
 _MAX_DECISIONS = 20
 _MAX_PARTS = 3
 """Parts of the stack that the heading names, frameworks first."""
+_FOLDED = {"warn": "warning", "waived": "waived finding", "not-checked": "open point"}
+"""What decides nothing, by outcome."""
 _BASIS_TEXTS = {
     "image": "read from the image",
     "stated": "stated by the client",
@@ -47,13 +49,23 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         return _suggest_verdicts(ask, verdict_id, error)
     given = ask.rooms.decisions.list_decisions(verdict_id=verdict_id, limit=_MAX_DECISIONS)
     until = verdict.get("valid_until")
-    question = _question_of(verdict)
+    where: dict[str, Any] = {"target": verdict["target"]} if verdict["target"] else {}
+    if not where and verdict["pools"]:
+        pool = verdict["pools"][0]
+        where = {key: pool[key] for key in ("driver", "gpu", "os", "cpu") if pool.get(key)}
+    stack = write_stack(verdict["stack"])
+    question = Question(stack=stack, image=verdict["image"] or "", **where)
     document = ask.gate.snapshot().documents.get(verdict["target"] or "")
     owner = (document.metadata.owner if document else None) or ""
     place = StepPlace(base_url(ask.service), owner)
     steps = list_steps(verdict, place, resolve_verdict(ask.gate.snapshot(), verdict))
     heading = _make_heading(verdict)
-    permanent = answer_link(ask.service, verdict_id)
+    permanent, target = answer_link(ask.service, verdict_id), verdict["target"]
+    comparison = link("compare", target=target, left=stack) if target and stack else None
+    groups = [
+        (word, [f for f in verdict["findings"] if f["outcome"] == outcome])
+        for outcome, word in _FOLDED.items()
+    ]
     context = {
         "verdict": verdict,
         "heading": heading,
@@ -61,7 +73,7 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         "changes": [one for one in steps if one.changes is not None],
         "steps": [one for one in steps if one.changes is None],
         "open": [f for f in verdict["findings"] if f["outcome"] in REFUSING],
-        "folded": _fold_findings(verdict["findings"]),
+        "folded": [(count_things(len(group), word), group) for word, group in groups if group],
         "basis": _BASIS_TEXTS.get(verdict.get("basis", "")),
         "compared": ask.rooms.runs.comparisons(verdict["evidence"]),
         "checked": verdict["checked"],
@@ -71,9 +83,7 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
             **_make_links(ask, verdict),
             "ask": question.link(),
             "permanent": permanent,
-            "compare": link("compare", target=verdict["target"], left=question.stack)
-            if verdict["target"] and question.stack
-            else None,
+            "compare": comparison,
         },
         "markdown": render_section(Answer(verdict, link=permanent)),
         "fix": question.with_fix,
@@ -93,26 +103,8 @@ def _make_heading(verdict: dict[str, Any]) -> str:
     stack = " + ".join([*shown, *more])
     what = f"{stack or verdict['image'] or 'an empty stack'} on {verdict['target'] or 'a pool'}"
     _, decision = badge_decision(verdict["verdict"], allowed=verdict["allowed"])
-    return (
-        f"{decision.capitalize()}: {what}{' would be denied' if decision == 'not enforced' else ''}"
-    )
-
-
-def _fold_findings(findings: list[dict[str, Any]]) -> list[tuple[str, list[dict[str, Any]]]]:
-    """Return what decides nothing, by outcome: warnings first."""
-    words = {"warn": "warning", "waived": "waived finding", "not-checked": "open point"}
-    groups = [(word, [f for f in findings if f["outcome"] == key]) for key, word in words.items()]
-    return [(count_things(len(group), word), group) for word, group in groups if group]
-
-
-def _question_of(verdict: dict[str, Any]) -> Question:
-    """Return the question of a verdict, as the page Ask takes it."""
-    where: dict[str, Any] = {"target": verdict["target"]} if verdict["target"] else {}
-    if not where and verdict["pools"]:
-        pool = verdict["pools"][0]
-        where = {key: pool[key] for key in ("driver", "gpu", "os", "cpu") if pool.get(key)}
-    stack = write_stack(verdict["stack"])
-    return Question(stack=stack, image=verdict["image"] or "", **where)
+    ending = " would be denied" if decision == "not enforced" else ""
+    return f"{decision.capitalize()}: {what}{ending}"
 
 
 _DIGITS_OF_ID = re.compile(r"(?:vd_)?([0-9a-f]{0,32})")

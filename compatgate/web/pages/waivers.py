@@ -12,12 +12,7 @@ from compatgate.documents.specs import WaiverDoc, decode
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.http.schemas import Filter, Search
-from compatgate.kit.ui.tables import (
-    Act,
-    Cell,
-    TableQuery,
-    make_table,
-)
+from compatgate.kit.ui.tables import Act, Cell, TableQuery, make_table
 from compatgate.service.matrix.documents.waivers import (
     Countdown,
     count_down,
@@ -91,12 +86,11 @@ def show_waiver(ask: PageRequest[Any]) -> HtmlPage:
     row = ask.rooms.matrix.get("Waiver", ask.args["name"])
     document = decode("Waiver", msgspec.json.encode(row.document))
     assert isinstance(document, WaiverDoc)  # noqa: S101 - what was asked for
-    history = ask.rooms.matrix.list_changes("Waiver", row.name, limit=MAX_REVISIONS)
     context = {
         "row": row,
         "one": count_down(to_waiver(document), clock.today()),
         "rule_names": {rule.id: rule.name for rule in RULES},
-        "history": history,
+        "history": ask.rooms.matrix.list_changes("Waiver", row.name, limit=MAX_REVISIONS),
     }
     return HtmlPage("waiver.html", row.name, context)
 
