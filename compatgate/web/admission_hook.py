@@ -247,12 +247,10 @@ class AdmissionDesk:
 
 @lru_cache(maxsize=64)  # an API server sends the same one each time
 def _find_wait(query: str) -> float:
-    """Return the seconds for an answer, by the query parameter ``timeout``."""
     return parse_timeout(next((value for key, value in parse_qsl(query) if key == "timeout"), ""))
 
 
 def _read(most: int) -> tuple[bytes, CompatgateError | None]:
-    """Return the body, or its beginning with the error that keeps it from being read."""
     environ, length, ended = request.environ, request.content_length, True
     raw = b""
     try:

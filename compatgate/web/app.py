@@ -83,7 +83,6 @@ def install_short_links(app: Flask, service: Service) -> None:
         return Response(status=302, headers={"Location": place, "Vary": "Accept"})
 
     def jwks() -> Response:
-        """Return the public keys at their well-known address."""
         from compatgate.service.audit.attestations.keys import MEDIA
 
         return to_response(Reply(service.attestations.key_set(), media=MEDIA))

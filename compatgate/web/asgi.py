@@ -133,7 +133,6 @@ class Front:
             await lane.answer(scope, body, receive, send)
 
     def _lane(self, path: str) -> tuple[WsgiLane, int]:
-        """Return the lane for a path, and its maximum body size."""
         most = self._service.settings.max_request_size
         if path.startswith(QUESTION_PATH):
             return self._questions, most
@@ -152,7 +151,6 @@ class Front:
         await send_answer(send, replies.json_answer(ALIVE_BODY, number))
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Begin and end with the server."""
         await receive()
         tracing.start("compatgate")
         self._prepare_to_stop()
@@ -177,7 +175,8 @@ class Front:
         """Before the server begins to stop, end followed logs and accept no connection.
 
         The server closes connections that have no request yet. So those that it has accepted get a
-        moment for theirs; the next ones are another process's.
+        moment for theirs; the next ones are another process's: a socket that nobody connects to
+        takes the place of each listener, in this process alone.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -186,14 +185,18 @@ class Front:
             def stop(number: int, frame: Any, before: Any = before) -> None:
                 seconds = 0.0 if self._service.find(LogListeners).ending else _PARTING_SECONDS
                 self._service.find(LogListeners).ending = True
-                _stop_accepting(self.listeners)
+                for descriptor in self.listeners:  # closing it would end it in all processes
+                    with socket.socket(socket.AF_UNIX) as silent:
+                        silent.setblocking(False)
+                        silent.bind("")
+                        silent.listen()
+                        os.dup2(silent.fileno(), descriptor)
                 loop.call_soon_threadsafe(loop.call_later, seconds, before, number, None)
 
             if callable(before):
                 signal.signal(number, stop)
 
     async def _end_without_parent(self) -> None:
-        """Stop when the process that would replace this one is gone."""
         while os.getppid() == self._parent:
             await asyncio.sleep(_ORPHAN_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)
@@ -204,19 +207,6 @@ async def _compile_templates() -> None:
     templates = environment()
     for name in templates.list_templates():
         await asyncio.to_thread(templates.get_template, name)
-
-
-def _stop_accepting(listeners: Sequence[int]) -> None:
-    """Put a socket that nobody connects to in the place of each listener, in this process alone.
-
-    Closing or shutting down the listener would end it in all processes, or surprise the server.
-    """
-    for descriptor in listeners:
-        with socket.socket(socket.AF_UNIX) as silent:
-            silent.setblocking(False)
-            silent.bind("")
-            silent.listen()
-            os.dup2(silent.fileno(), descriptor)
 
 
 async def _receive(fields: Fields, receive: Receive, most: int, *, drains: bool) -> Body | None:

@@ -152,12 +152,16 @@ class ComputingProcess:
         raise Unavailable("the question could not be computed", hint="the log of the gate says why")
 
     def _take_child(self) -> tuple[Any, Connection]:
-        """Return the idle child, or a new one."""
         child, self._idle = self._idle, None
         if child and child[0].is_alive():
             return child
         ours, theirs = multiprocessing.Pipe()
-        process = self._open().Process(
+        if self._context is None:
+            overlays = None if self._overlays is None else [*self._overlays]
+            os.environ[_OVERLAYS] = json.dumps(overlays)
+            self._context = multiprocessing.get_context("forkserver")
+            self._context.set_forkserver_preload([__name__, *_MODULES])
+        process = self._context.Process(
             target=_serve, args=(theirs, self._budget, self._overlays), daemon=True
         )
         try:
@@ -182,15 +186,6 @@ class ComputingProcess:
         if monotonic() > until:
             raise TooBusy("the answer takes too long", hint="retry later, or ask for less")
 
-    def _open(self) -> Any:
-        """Return the context of the fork server, which reads the facts at its start."""
-        if self._context is None:
-            overlays = None if self._overlays is None else [*self._overlays]
-            os.environ[_OVERLAYS] = json.dumps(overlays)
-            self._context = multiprocessing.get_context("forkserver")
-            self._context.set_forkserver_preload([__name__, *_MODULES])
-        return self._context
-
 
 def get_ready(snapshot: Snapshot) -> None:
     """Have a child and the snapshot there before the first question, which else waits for both."""
@@ -209,7 +204,6 @@ class _Pickler(pickle.Pickler):
         super().__init__(self._file, protocol=pickle.HIGHEST_PROTOCOL)
 
     def pickle(self, value: object) -> bytes:
-        """Return a value in a form for `_Unpickler`."""
         self.dump(value)
         return self._file.getvalue()
 
@@ -256,7 +250,6 @@ def _load_shared(data: bytes, overlays: tuple[str, ...] | None) -> Any:
 
 
 def _serve(connection: Connection, budget: Budget, overlays: Sequence[str] | None) -> None:
-    """Answer calls, each within the budget."""
     os.nice(_NICE)
     resource.setrlimit(resource.RLIMIT_AS, (budget.memory, budget.memory))
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
@@ -276,7 +269,6 @@ def _serve(connection: Connection, budget: Budget, overlays: Sequence[str] | Non
 
 
 def _compute(call: bytes, overlays: Sequence[str] | None) -> tuple[str, Any]:
-    """Return the kind of the answer to a call, and the answer."""
     try:
         function, args, kwargs = _Unpickler(call, overlays).load()
         return "result", function(*args, **kwargs)

@@ -42,7 +42,6 @@ class _Tokens(Tokens):
         self._owner = owner
 
     def verify(self, secret: str) -> Principal:
-        """Return the holder of a secret."""
         own = compare_digest(secret.encode(), self.own.encode())
         return self._owner if own else super().verify(secret)
 

@@ -163,7 +163,6 @@ class Metrics:
         self._add("admission_unmatched", self._namespace(namespace))
 
     def _namespace(self, name: str) -> str:
-        """Return the label of a namespace."""
         if name not in self._namespaces:
             if len(self._namespaces) >= _MAX_NAMESPACES:
                 return _OTHER
@@ -206,7 +205,6 @@ def install_health(app: Flask, service: Service) -> None:
     """Add ``/healthz``, ``/readyz`` and ``/metrics``."""
 
     def healthz() -> Response:
-        """Answer that the process is alive."""
         return to_response(Reply(ALIVE_BODY, secret=True))
 
     def caller() -> Principal:

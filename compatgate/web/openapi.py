@@ -262,7 +262,11 @@ class Schemas:
         bodies = structs_of(route.body.model for route in routes if route.body)
         for kind in structs_of(self._types) - bodies:
             if kind.__module__.startswith(_MODELS) or getattr(kind, "sent_whole", False):
-                _state_whole(components[kind.__name__])
+                schema = components[kind.__name__]
+                schema["required"] = [*schema["properties"]]
+                schema["additionalProperties"] = False
+                for field in schema["properties"].values():
+                    field.pop("default", None)
         self._schemas = schemas
         counts = Counter(map(_plain_name, components))
         if doubled := [name for name, count in counts.items() if count > 1]:
@@ -291,14 +295,6 @@ def structs_of(kinds: Iterable[Any]) -> set[type[Struct]]:
     return found
 
 
-def _state_whole(schema: dict[str, Any]) -> None:
-    """Require every field: the gate sends a struct of the model whole, and nothing else."""
-    schema["required"] = [*schema["properties"]]
-    schema["additionalProperties"] = False
-    for field in schema["properties"].values():
-        field.pop("default", None)
-
-
 def answer_type(route: Route) -> Any:
     """Return the type of a route's answer, or a page of that type for lists."""
     model: Any = route.returns.model
@@ -307,7 +303,6 @@ def answer_type(route: Route) -> Any:
 
 
 def _json_default(value: Any) -> Any:
-    """Convert a default value to JSON."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 

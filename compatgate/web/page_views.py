@@ -244,7 +244,6 @@ def keep_form(error: CompatgateError, page: Page, principal: Principal) -> HtmlP
 
 
 def _is_own_form() -> bool:
-    """Return whether the browser says that a page of this site sent the request."""
     if auth.is_bearer() or request.headers.get("HX-Request"):
         return False
     if site := request.headers.get("Sec-Fetch-Site"):

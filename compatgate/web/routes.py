@@ -109,7 +109,11 @@ def _object_page(route: Route) -> Page:
     def show(ask: PageRequest[Any]) -> HtmlPage:
         answer = msgspec.convert(_ask(ask, route), route.returns.model)
         names = route.columns or answer.__struct_fields__
-        members = {name.replace("_", " "): _value(getattr(answer, name)) for name in names}
+        members = {}
+        for name in names:
+            value = getattr(answer, name)
+            text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            members[name.replace("_", " ")] = text
         title = " ".join(map(str, ask.args.values()))
         return HtmlPage("members.html", title, {"members": members})
 
@@ -133,11 +137,6 @@ def _column(name: str, model: type[Struct]) -> Column:
     if kinds & {datetime, date}:
         return Column(name, label, "time")
     return Column(name, label, "number" if kinds & {int, float} else "text")
-
-
-def _value(value: Any) -> Any:
-    """Return a member as a cell shows it."""
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 @route(

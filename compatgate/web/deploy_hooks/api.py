@@ -234,7 +234,6 @@ def decide(call: Call[Any], question: dict[str, Any], tool: str) -> tuple[dict[s
 
 
 def _answer(call: Call[Any], fields: Mapping[str, Any], tool: str) -> Reply:
-    """Decide, and answer with a flat object."""
     verdict, link = decide(call, question_of(fields), tool)
     body = {
         "decision": questions.decision_of(verdict),

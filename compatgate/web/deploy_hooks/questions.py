@@ -88,7 +88,6 @@ def reason_lines(verdict: Mapping[str, Any], link: str) -> str:
 
 
 def _reasons(verdict: Mapping[str, Any], link: str, also: str) -> list[str]:
-    """Return the decision with the finding that leads to it, its fix, other rules, and the rest."""
     findings = [f for f in verdict["findings"] if f["outcome"] in ("fail", "unknown", "warn")]
     reasons, cause = [], "every rule holds"
     if findings:
