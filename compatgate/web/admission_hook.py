@@ -7,6 +7,7 @@ anything else for a failed webhook, and then does what ``failurePolicy`` says.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -145,10 +146,9 @@ class AdmissionDesk:
     def answer(self, raw: bytes, environ: Mapping[str, Any]) -> HookAnswer:
         """Answer a request; may wait for images, and for the log of decisions."""
         opened = self._open(raw, environ)
-        return opened if isinstance(opened, HookAnswer) else self.decide(opened)
+        return opened if isinstance(opened, HookAnswer) else self._decide(opened)
 
-    def decide(self, opened: OpenRequest) -> HookAnswer:
-        """Answer a request; may wait."""
+    def _decide(self, opened: OpenRequest) -> HookAnswer:
         return self._finish(opened, self._admission.decide(opened.review))
 
     async def answer_soon(
@@ -168,8 +168,11 @@ class AdmissionDesk:
 
             return lane.start(run)
 
-        sender = self._known_sender(environ) if len(raw) <= _MAX_BYTES else None
-        if sender is None:
+        sender = None
+        if len(raw) <= _MAX_BYTES:
+            with suppress(CompatgateError):  # `_open` says what is wrong with it
+                sender = cached_sender(environ.get("HTTP_AUTHORIZATION"), self._service)
+        if sender is None or sender.targets is not None:  # it must be looked up, or checked
             return await in_thread(self.answer, raw, environ)
         begin_budget()
         try:
@@ -181,7 +184,7 @@ class AdmissionDesk:
         review, began = opened.review, perf_counter()
         records = self._admission.recall(review)
         if records is None:
-            return await in_thread(self.decide, opened)
+            return await in_thread(self._decide, opened)
         if records:
             try:
                 await waiters.wait_for(self._service.gate.submit(records), review.left_s)
@@ -190,14 +193,6 @@ class AdmissionDesk:
         for record in records:
             review.asked.decided(record.answer.verdict, perf_counter() - began)
         return self._finish(opened, self._admission.conclude(review, records))
-
-    def _known_sender(self, environ: Mapping[str, Any]) -> Principal | None:
-        """Return the sender from memory; None: `_open` must look it up, or must check targets."""
-        try:
-            sender = cached_sender(environ.get("HTTP_AUTHORIZATION"), self._service)
-        except CompatgateError:
-            return None
-        return None if sender is None or sender.targets is not None else sender
 
     def _open(
         self, raw: bytes, environ: Mapping[str, Any], sender: Principal | None = None

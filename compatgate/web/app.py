@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
@@ -101,6 +100,8 @@ def install_short_links(app: Flask, service: Service) -> None:
 
 
 _INDEX = {
+    "name": "compatgate",
+    "version": version(),
     "api": API,
     "ui": "/ui/",
     "openapi": f"{API}/openapi.json",
@@ -144,7 +145,15 @@ def create_app(rooms: Rooms, settings: Settings) -> Flask:
         add_route(app, hook.prefix + hook.flask_rule, hook.name, view, hook.method)
     add_route(app, "/", "index", _index)
     install_pages(app, service)
-    app.after_request(_make_counter(service.metrics))
+
+    def count(response: Response) -> Response:
+        route = request.endpoint or "none"
+        service.metrics.requested(request.method, route, response.status_code)
+        if (note := note_of(request.environ)) is not None:
+            note.route, note.status = route, response.status_code
+        return response
+
+    app.after_request(count)
     app.extensions[EXTENSION] = service
     app.extensions[DESK] = desk
     app.wsgi_app = Envelope(app.wsgi_app)  # type: ignore[method-assign]
@@ -165,15 +174,4 @@ def _index() -> AnyResponse:
     """Answer programs with the main addresses; redirect browsers to the pages."""
     if wants_page():
         return redirect_home()
-    return to_response(Reply({"name": "compatgate", "version": version(), **_INDEX}))
-
-
-def _make_counter(metrics: Metrics) -> Callable[[Response], Response]:
-    def count(response: Response) -> Response:
-        route = request.endpoint or "none"
-        metrics.requested(request.method, route, response.status_code)
-        if (note := note_of(request.environ)) is not None:
-            note.route, note.status = route, response.status_code
-        return response
-
-    return count
+    return to_response(Reply(_INDEX))

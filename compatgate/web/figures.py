@@ -117,9 +117,9 @@ class GateState:
             (name,): age for name, (age, _) in evidence.items() if age is not None
         }
         self.evidence_not_fresh = {
-            (name, state): number
-            for name, (_, numbers) in evidence.items()
-            for state, number in numbers.items()
+            (name, state): n
+            for name, (_, counts) in evidence.items()
+            for state, n in counts.items()
         }
         self.certificate = certificate
 

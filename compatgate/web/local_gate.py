@@ -62,11 +62,9 @@ class LocalGate(Gate):
 
 
 class LocalClient:
-    """A local database, and the client of its gate.
+    """A local database, and the client of its gate, which one thread at a time uses.
 
-    Attributes:
-        rooms: for operations that REST does not have.
-        client: asks the gate; to be used in one thread at a time.
+    ``rooms`` are for operations that REST does not have.
     """
 
     def __init__(self, rooms: Rooms, client: Client) -> None:
@@ -124,10 +122,9 @@ def _client(
     )
     app = create_app(rooms, settings)
     app.config["PROPAGATE_EXCEPTIONS"] = True
-    app.register_error_handler(Exception, _raise)
+
+    def raise_unchanged(defect: Exception) -> NoReturn:  # not as a gate that does not answer
+        raise defect
+
+    app.register_error_handler(Exception, raise_unchanged)
     return make_client(_URL, token, retries=0, app=app)
-
-
-def _raise(defect: Exception) -> NoReturn:
-    """Raise an internal error unchanged, not as a gate that does not answer."""
-    raise defect

@@ -117,7 +117,12 @@ def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
         "security": [*anybody, *tokens, *others] if route.scope else [],
     }
     if route.body:
-        operation["requestBody"] = _body(route, schemas)
+        examples = {name: {"value": value} for name, value in route.body.examples.items()}
+        main, *more = route.body.media
+        schema = schemas.of(route.body.model)
+        content: dict[str, Any] = {main: {"schema": schema, "examples": examples}}
+        content |= {media: {} for media in more}
+        operation["requestBody"] = {"required": True, "content": content}
     return operation
 
 
@@ -141,13 +146,8 @@ def _query(route: Route) -> list[dict[str, Any]]:
     for name, parameter in parameters(route.query).items():  # type: ignore[arg-type]
         schema: dict[str, Any] = _json_default(msgspec.json.schema(parameter.kind))
         if parameter.is_time:
-            schema = {
-                "anyOf": [
-                    {"type": "string", "format": "date-time"},
-                    {"type": "string", "format": "date"},
-                ],
-                "description": schema.get("description", ""),
-            }
+            forms = [{"type": "string", "format": name} for name in ("date-time", "date")]
+            schema = {"anyOf": forms, "description": schema.get("description", "")}
         described = {"name": name, "in": "query", "schema": schema}
         if text := schema.pop("description", None):
             described["description"] = text
@@ -173,55 +173,32 @@ def _headers(route: Route) -> list[dict[str, Any]]:
     ]
 
 
-def _body(route: Route, schemas: Schemas) -> dict[str, Any]:
-    assert route.body is not None  # noqa: S101 - the caller looked
-    examples = {name: {"value": value} for name, value in route.body.examples.items()}
-    main, *others = route.body.media
-    content: dict[str, Any] = {main: {"schema": schemas.of(route.body.model), "examples": examples}}
-    content |= {media: {} for media in others}
-    return {"required": True, "content": content}
-
-
 def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
     returns = route.returns
-    schema = schemas.of(answer_type(route))
     main, *others = returns.media
     answer: dict[str, Any] = {"description": returns.description}
-    answer["content"] = {main: {"schema": schema}}
+    answer["content"] = {main: {"schema": schemas.of(answer_type(route))}}
     answer["content"] |= {media: {} for media in others}
-    if headers := _answer_headers(route):
+    text = {"schema": {"type": "string"}}
+    headers: dict[str, Any] = {}
+    if returns.etag:
+        headers["ETag"] = {"description": "Entity tag", "required": True, **text}
+    if returns.paged:
+        headers["Link"] = {"description": 'The next page, `rel="next"`', **text}
+    if returns.status == HTTPStatus.CREATED and returns.etag:
+        headers["Location"] = {"description": "URL of the created object", "required": True, **text}
+    if headers:
         answer["headers"] = headers
     responses = {str(returns.status): answer}
     if returns.etag and route.method == "GET":
         responses["304"] = {"description": "The client's version is current"}
-    for status in _problems(route):
-        responses[str(status)] = _problem(status, schemas, route)
-    return dict(sorted(responses.items()))
-
-
-def _answer_headers(route: Route) -> dict[str, Any]:
-    text = {"schema": {"type": "string"}}
-    headers: dict[str, Any] = {}
-    if route.returns.etag:
-        headers["ETag"] = {"description": "Entity tag", "required": True, **text}
-    if route.returns.paged:
-        headers["Link"] = {"description": 'The next page, `rel="next"`', **text}
-    if route.returns.status == HTTPStatus.CREATED and route.returns.etag:
-        headers["Location"] = {"description": "URL of the created object", "required": True, **text}
-    return headers
-
-
-def _problems(route: Route) -> set[int]:
     statuses = {400, 401, 429, 503, *route.errors}
-    if route.scope is not None:
-        statuses.add(403)
-    if route.parameters:
-        statuses.add(404)
-    if route.body:
-        statuses |= {413, 415}
-    if route.matches:
-        statuses.add(412)
-    return statuses
+    statuses |= {403} if route.scope is not None else set()
+    statuses |= {404} if route.parameters else set()
+    statuses |= {413, 415} if route.body else set()
+    statuses |= {412} if route.matches else set()
+    responses |= {str(status): _problem(status, schemas, route) for status in statuses}
+    return dict(sorted(responses.items()))
 
 
 def _problem(status: int, schemas: Schemas, route: Route) -> dict[str, Any]:

@@ -138,13 +138,12 @@ def listing(key: str) -> Listing:
 
 MAX_CHOICES = 200
 """Maximum number of choices in a form."""
-_DIGITS = 9
 
 
 def expected_revision(form: Mapping[str, str]) -> int:
     """Return the revision of the document that the form shows."""
     text = form.get("revision", "")
-    if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
         raise BadInput("is not a revision", field="revision", value=text, hint="reload the page")
     return int(text)
 
@@ -285,14 +284,10 @@ def environment() -> Environment:
         here=current_page_link,
         bare=page_without_query,
         asked_besides=other_parameters,
-        asset=_asset,
+        asset=lambda name: f"{request.script_root}{UI_PREFIX}{asset_path(name)}",
         style=inline_style,
         browser_zone=BROWSER_ZONE,
         form_token=auth.form_field,
         version=version(),
     )
     return made
-
-
-def _asset(name: str) -> str:
-    return f"{request.script_root}{UI_PREFIX}{asset_path(name)}"

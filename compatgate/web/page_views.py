@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flask import Flask
     from werkzeug.wrappers import Response as AnyResponse
 
-    from compatgate.kit.http.route import Route
+    from compatgate.kit.http.route import Route, TargetLimit
     from compatgate.kit.principal import Principal
     from compatgate.web.service import Service
 
@@ -117,17 +117,19 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
             service.gate.require_pages()
             principal = auth.remember(auth.page_viewer(service))
             service.limits.take(principal, peer_address())
-            auth.admit(
-                principal,
-                page.scope,
-                targets="refused" if page.scope else "free",
-                what="the page",
-            )
+            limit: TargetLimit = "refused" if page.scope else "free"
+            auth.admit(principal, page.scope, targets=limit, what="the page")
             form = auth.check_form() if page.method == "POST" else {}
             filled = [one for one in request.args.items(multi=True) if one[1]]  # forms send empty
             query = parse_query(page.query, MultiDict(filled))
             ask = PageRequest(service, page, principal, args, query, form)
-            return _pack(to_http(_answer(ask), ask))
+            try:
+                answer = page(ask)
+            except CompatgateError as error:
+                if page.refused is None or error.status >= 500:
+                    raise
+                answer = replace(page.refused(ask), error=error)
+            return _pack(to_http(answer, ask))
         except CompatgateError as error:
             return _pack(refuse_page(error, page, principal, service))
         except Exception as error:
@@ -147,16 +149,6 @@ def _pack(response: AnyResponse) -> AnyResponse:
             response.data = zstandard.compress(data) if coding == "zstd" else gzip.compress(data, 6)
             response.headers["Content-Encoding"] = coding
     return response
-
-
-def _answer(ask: PageRequest[Any]) -> Any:
-    """Return the handler's answer; a refused form is shown again, with what was wrong."""
-    try:
-        return ask.page(ask)
-    except CompatgateError as error:
-        if ask.page.refused is None or error.status >= 500:
-            raise
-        return replace(ask.page.refused(ask), error=error)
 
 
 def to_http(answer: Any, ask: PageRequest[Any]) -> AnyResponse:
@@ -224,7 +216,13 @@ def keep_form(error: CompatgateError, page: Page, principal: Principal) -> HtmlP
     not put words into a person's mouth.
     """
     over = isinstance(error, Unauthorized | auth.StaleForm)
-    if not over or page.method != "POST" or page.scope is None or not _is_own_form():
+    if not over or page.method != "POST" or page.scope is None or auth.is_bearer():
+        return None
+    site = request.headers.get("Sec-Fetch-Site")
+    is_own = site == "same-origin"
+    if not site:  # without TLS
+        is_own = urlsplit(request.headers.get("Origin", "")).netloc == request.host
+    if not is_own or request.headers.get("HX-Request"):
         return None
     try:
         fields = [one for one in request.form.items(multi=True) if one[0] != auth.FIELD]
@@ -241,11 +239,3 @@ def keep_form(error: CompatgateError, page: Page, principal: Principal) -> HtmlP
         "may_send": principal.may(page.scope),
     }
     return HtmlPage("kept-form.html", "Not sent yet", context, error=error)
-
-
-def _is_own_form() -> bool:
-    if auth.is_bearer() or request.headers.get("HX-Request"):
-        return False
-    if site := request.headers.get("Sec-Fetch-Site"):
-        return site == "same-origin"
-    return urlsplit(request.headers.get("Origin", "")).netloc == request.host  # without TLS

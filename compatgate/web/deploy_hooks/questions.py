@@ -32,10 +32,8 @@ _TEXT_KEYS = ("pool", "stack", "set")
 def question_of(fields: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Return the question, as ``POST /gate`` takes it; the gate itself validates what is in it.
 
-    Args:
-        fields: ``target`` or ``pool``, ``stack``, ``image``, ``set``; empty text is left out, so
-            that a template may leave a variable empty.
-        where: what the fields are called in errors, ``metadata``.
+    Empty text is left out, so that a template may leave a variable empty. Errors say ``where`` the
+    fields are: ``metadata``.
     """
     body: dict[str, Any] = {}
     for key, value in fields.items():
@@ -44,18 +42,16 @@ def question_of(fields: Mapping[str, Any], where: str = "") -> dict[str, Any]:
             raise BadInput("unknown key", field=path, hint=suggest_name(key, KEYS))
         if value is None or value == "":
             continue
-        body[key] = _read(path, value) if key in _TEXT_KEYS and isinstance(value, str) else value
+        body[key] = value
+        if key in _TEXT_KEYS and isinstance(value, str):
+            try:
+                body[key] = parse_stack_text(value)
+            except BadInput as error:
+                raise error.at(path) from None
     if not ("target" in body or "pool" in body):
         path = f"{where}.target" if where else "target"
         raise BadInput("names no target", field=path, hint="add the name of a target")
     return body
-
-
-def _read(path: str, text: str) -> dict[str, Any]:
-    try:
-        return parse_stack_text(text)
-    except BadInput as error:
-        raise error.at(path) from None
 
 
 Decision = Literal["allow", "deny", "unknown", "error"]
@@ -182,11 +178,9 @@ _EXPLAINED = 3
 
 
 def rollout_question(body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of ``POST /what-if``.
+    """Return the body of ``POST /what-if``; the query has what the body does not say.
 
-    Args:
-        body: ``{"target": ..., "driver": ...}``, or a Kubernetes Node as it is.
-        query: what the body does not say.
+    The body is ``{"target": ..., "driver": ...}``, or a Kubernetes Node as it is.
     """
     stated: dict[str, Any] = dict(query)
     if body.get("kind") == "Node":

@@ -29,7 +29,7 @@ from compatgate.service.runs.baselines.repository import BaselineRow
 from compatgate.service.runs.baselines.service import BaselineService
 from compatgate.service.runs.queue.models import PastStep, RunRow, StepRow
 from compatgate.service.runs.queue.service import RunDetail, Runs
-from compatgate.web.pages.trend_charts import RunMark, mark_runs
+from compatgate.web.pages.run_history import RunMark, mark_runs
 
 _BETTER = {
     "lower": "Lower is better",
