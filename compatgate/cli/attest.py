@@ -131,7 +131,6 @@ def _read_question(args: argparse.Namespace) -> dict[str, Any] | None:
 
 @contextmanager
 def _connect_signer(args: argparse.Namespace) -> Iterator[Client]:
-    """Connect to the gate that decides and signs."""
     if url := server_of(args):
         if args.signing_key:
             raise BadInput("a server signs with its own key", field="--signing-key")

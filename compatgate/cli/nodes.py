@@ -82,7 +82,6 @@ FILE       JSON file, as the body of POST /nodes ("-": standard input)
     FORMAT,
 )
 def _import(args: argparse.Namespace) -> int:
-    """Report the nodes of a file, in as many reports as their number needs."""
     document = _read_report(args.file)
     nodes, cluster = document["nodes"], document.get("cluster", CLUSTER)
     reported: list[Body] = []

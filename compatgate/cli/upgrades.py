@@ -20,11 +20,6 @@ _WAVES = columns(
 )
 
 
-def _format_upgrade(upgrade: Body) -> str:
-    """Return an upgrade with its waves, requirements and history."""
-    return strip_controls("\n".join(_list_lines(upgrade)))
-
-
 def _list_lines(upgrade: Body) -> Iterator[str]:
     state = f"{upgrade['state']}: {upgrade['why']}" if upgrade["why"] else upgrade["state"]
     yield f"{upgrade['name']}: driver {upgrade['driver']} on {upgrade['target']}, {state}"
@@ -49,8 +44,11 @@ def _list_lines(upgrade: Body) -> Iterator[str]:
         yield f"{format_json_time(event['at'])}  {what}"
 
 
+def _format_upgrade(upgrade: Body) -> str:
+    return strip_controls("\n".join(_list_lines(upgrade)))
+
+
 def _format_answer(answer: Body) -> str:
-    """Return whether a wave may start, line by line."""
     lines = [f"{answer['answer'].upper()}: {reason}" for reason in answer["reasons"]]
     if answer["answer"] == "start":
         lines += answer["nodes"]
@@ -91,10 +89,7 @@ def _change(operation: str, usage: str = _NAME) -> Row:
 
 run = Group(
     {
-        "list": Row(
-            "list_upgrades",
-            columns=_UPGRADES,
-        ),
+        "list": Row("list_upgrades", columns=_UPGRADES),
         "show": Row("show_upgrade", _NAME, text=_format_upgrade),
         "may-start": Row(
             "may_start",

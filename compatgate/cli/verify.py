@@ -68,7 +68,11 @@ examples:
 )
 def run(args: argparse.Namespace) -> int:
     """Verify an attestation; ``--help`` lists the exit statuses."""
-    _check(args)
+    if not args.key and not args.jwks:
+        raise BadInput("name a trusted key", field="--key", hint="or --jwks")
+    subjects = [f"--{name}" for name in ("image", "digest", "stack") if getattr(args, name)]
+    if len(subjects) > 1:
+        raise BadInput(f"use only one of {' and '.join(subjects)}")
     at = read_moment(args.now, "--now") or clock.now()
     try:
         keys = _keys(args)
@@ -83,19 +87,21 @@ def run(args: argparse.Namespace) -> int:
             hint = f" ({error.hint})" if error.hint else ""
             say(f"refused ({error.reason}): {error.problem}{hint}")
         return error.exit_code
-    print_answer(args.format, _to_json(found), lambda: _format(found))
+    answer = {
+        "valid": True,
+        "reason": None,
+        "verdict": found.predicate.verdict,
+        "allowed": found.predicate.allowed,
+        "key_id": found.key_id,
+        "subjects": [to_plain(subject) for subject in found.subjects],
+        "predicate_type": found.predicate_type,
+        "predicate": to_plain(found.predicate),
+    }
+    print_answer(args.format, answer, lambda: _format(found))
     named = args.image or args.digest or args.stack
     if args.format == "text" and not named:
         say("note: no image, digest or stack was named: compare the subject yourself")
     return exit_code(found.predicate.verdict, allowed=found.predicate.allowed)
-
-
-def _check(args: argparse.Namespace) -> None:
-    if not args.key and not args.jwks:
-        raise BadInput("name a trusted key", field="--key", hint="or --jwks")
-    subjects = [f"--{name}" for name in ("image", "digest", "stack") if getattr(args, name)]
-    if len(subjects) > 1:
-        raise BadInput(f"use only one of {' and '.join(subjects)}")
 
 
 def _keys(args: argparse.Namespace) -> list[Any]:
@@ -134,9 +140,8 @@ def _check_url(url: str) -> None:
     if parts.username or parts.password:  # is not shown
         raise BadInput("the URL contains a user or password; public keys need none", field="--jwks")
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.netloc)):
-        raise BadInput(
-            "is not an https URL; keys are fetched only over https", field="--jwks", value=url
-        )
+        what = "is not an https URL; keys are fetched only over https"
+        raise BadInput(what, field="--jwks", value=url)
 
 
 def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
@@ -156,28 +161,14 @@ def _subjects(args: argparse.Namespace) -> tuple[DigestSet, ...] | None:
     return None
 
 
-def _to_json(found: VerifiedStatement) -> dict[str, Any]:
-    return {
-        "valid": True,
-        "reason": None,
-        "verdict": found.predicate.verdict,
-        "allowed": found.predicate.allowed,
-        "key_id": found.key_id,
-        "subjects": [to_plain(subject) for subject in found.subjects],
-        "predicate_type": found.predicate_type,
-        "predicate": to_plain(found.predicate),
-    }
-
-
 def _format(found: VerifiedStatement) -> str:
     statement = found.predicate
     confirmed, end = format_moment(statement.confirmed_at), format_moment(statement.valid_until)
     allowed = "allowed" if statement.allowed else "denied"
+    subjects = (f"{s.name} {n}:{v}" for s in found.subjects for n, v in s.digest.items())
     fields = {
         "verdict": f"{statement.verdict}, {allowed} ({statement.mode})",
-        "about": ", ".join(
-            f"{s.name} {n}:{v}" for s in found.subjects for n, v in s.digest.items()
-        ),
+        "about": ", ".join(subjects),
         "on": statement.target or "a described pool",
         "rests on": f"matrix revision {statement.matrix_revision}, {statement.id}",
         "decided": f"{confirmed}, valid until {end}",

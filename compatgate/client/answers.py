@@ -34,12 +34,9 @@ NOT_MODIFIED = 304
 
 
 class Answer(Struct, Generic[A], frozen=True):
-    """An answer with its HTTP metadata.
+    """An answer with its HTTP metadata; the value is None if unchanged (``not_modified``).
 
-    Attributes:
-        value: decoded body; None if unchanged (``not_modified``).
-        etag: entity tag for ``if_none_match`` and ``if_match``, if any.
-        request_id: id of the request in the gate's log.
+    ``request_id`` is the id of the request in the gate's log.
     """
 
     value: A
@@ -97,7 +94,6 @@ def _decode(kind: Any, body: bytes) -> Any:
 
 
 def _known_part(kind: inspect.Type, value: Any) -> Any:
-    """Return JSON without the fields that its type lacks."""
     if isinstance(kind, inspect.Metadata):
         return _known_part(kind.type, value)
     if isinstance(kind, inspect.UnionType):
@@ -114,7 +110,6 @@ def _known_part(kind: inspect.Type, value: Any) -> Any:
 
 
 def _fits(kind: inspect.Type, value: Any) -> bool:
-    """Tell whether a value may be of a member of a union."""
     if isinstance(kind, inspect.Metadata):
         return _fits(kind.type, value)
     if isinstance(value, dict):
@@ -175,11 +170,10 @@ def _status_error(status: int, headers: Mapping[str, str], base: str) -> Compatg
         hint = f"use the new address: {where}"
         return Unavailable(f"the gate answered {status} (redirection)", field=base, hint=hint)
     kind = _kind(status)
+    what = f"the request was refused with status {status}; check that the URL is a gate's"
     if issubclass(kind, Unavailable):
-        return kind(f"the gate answered {status}", field=base)
-    return kind(
-        f"the request was refused with status {status}; check that the URL is a gate's", field=base
-    )
+        what = f"the gate answered {status}"
+    return kind(what, field=base)
 
 
 def _kind(status: int) -> type[CompatgateError]:

@@ -142,7 +142,6 @@ class Client(Operations):
     def _try(
         self, request: Request[Any], if_none_match: str | None = None, *, streamed: bool = False
     ) -> Attempt:
-        """Send a request, with the retries of the settings."""
         prepared = self._settings.prepare(request, if_none_match)
         with translate_errors(self.base_url):
             for number in count(1):

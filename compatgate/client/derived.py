@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Self, TypeVar, overlo
 
 from msgspec import Struct, to_builtins
 
-from compatgate.client.request import (
-    EVENTS,
-    JSON,
-    LONG_S,
-    YAML,
-    Items,
-    Request,
-    entity_tag,
-)
+from compatgate.client.request import EVENTS, JSON, LONG_S, YAML, Items, Request, entity_tag
 from compatgate.kit.http.schemas import Page
 from compatgate.kit.operations import Declared
 
@@ -62,16 +54,12 @@ def single(request: Callable[P, Request[A]]) -> Operation[P, Request[A], A]:
     return Operation(request, "send")
 
 
-def listing(
-    request: Callable[P, Request[Page[T]]],
-) -> Operation[P, Request[Page[T]], Items[T]]:
+def listing(request: Callable[P, Request[Page[T]]]) -> Operation[P, Request[Page[T]], Items[T]]:
     """Make an operation that returns a list in pages."""
     return Operation(request, "items")
 
 
-def stream(
-    request: Callable[P, Request[str]],
-) -> Operation[P, Request[str], Iterator[str]]:
+def stream(request: Callable[P, Request[str]]) -> Operation[P, Request[str], Iterator[str]]:
     """Make an operation that streams text by line."""
     return Operation(request, "lines")
 
@@ -81,22 +69,7 @@ _FORMS: dict[str, Callable[..., Any]] = {"one": single, "pages": listing, "lines
 
 def make_operation(declared: Declared) -> Any:
     """Return an operation, to be an attribute of the client's class."""
-    signature = _signature(declared)
-
-    def request(*args: Any, **named: Any) -> Request[Any]:
-        return make_request(declared, signature.bind(*args, **named).arguments)
-
-    request.__module__, request.__name__ = "compatgate.client.operations", declared.name
-    request.__qualname__ = f"Operations.{declared.name}"
-    listed = [f"    {one.name}: {one.about}" for one in declared.arguments if one.about]
-    request.__doc__ = "\n".join([declared.about, *(["", "Args:", *listed] if listed else [])])
-    request.__signature__ = signature  # type: ignore[attr-defined]
-    return _FORMS[declared.form](request)
-
-
-def _signature(declared: Declared) -> Signature:
-    """Return the arguments: those of the path and required members of the body by place."""
-    return Signature(
+    signature = Signature(  # those of the path and required members of the body by place
         [
             Parameter(
                 argument.name,
@@ -107,6 +80,16 @@ def _signature(declared: Declared) -> Signature:
             for argument in sorted(declared.arguments, key=lambda one: not one.positional)
         ]
     )
+
+    def request(*args: Any, **named: Any) -> Request[Any]:
+        return make_request(declared, signature.bind(*args, **named).arguments)
+
+    request.__module__, request.__name__ = "compatgate.client.operations", declared.name
+    request.__qualname__ = f"Operations.{declared.name}"
+    listed = [f"    {one.name}: {one.about}" for one in declared.arguments if one.about]
+    request.__doc__ = "\n".join([declared.about, *(["", "Args:", *listed] if listed else [])])
+    request.__signature__ = signature  # type: ignore[attr-defined]
+    return _FORMS[declared.form](request)
 
 
 def make_request(declared: Declared, values: Mapping[str, Any]) -> Request[Any]:
@@ -128,17 +111,25 @@ def make_request(declared: Declared, values: Mapping[str, Any]) -> Request[Any]:
                 whole = value
             case "header":
                 if_match = entity_tag(value)
+    answer: Any = str if declared.answer == "text" else Any
+    accept = "*/*" if declared.answer == "text" else JSON
+    module, colon, name = declared.answer.partition(":")
+    if colon:
+        answer = getattr(import_module(module), name)
     if declared.form == "pages":
         query |= {"limit": None, "cursor": None}
+        answer = Page[answer] if colon else answer
+    elif declared.form == "lines":
+        accept = EVENTS if values.get("follow") else "text/plain"
     return Request(
         method=declared.method,
         path=declared.path,
-        answer=_answer(declared),
+        answer=answer,
         values=path,
         query=query,
         body=_body(declared, whole, members),
         media=YAML if isinstance(whole, str) else JSON,
-        accept=_accept(declared, values),
+        accept=accept,
         if_match=if_match,
         repeatable=declared.repeatable or bool(values.get("dry_run")),
         patience=_SILENCE_S if declared.form == "lines" else LONG_S if declared.slow else None,
@@ -164,18 +155,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple | set | frozenset):
         return [_plain(item) for item in value]
     return value
-
-
-def _answer(declared: Declared) -> Any:
-    """Return the type of the answer."""
-    if ":" not in declared.answer:
-        return str if declared.answer == "text" else Any
-    module, _, name = declared.answer.partition(":")
-    model: Any = getattr(import_module(module), name)
-    return Page[model] if declared.form == "pages" else model
-
-
-def _accept(declared: Declared, values: Mapping[str, Any]) -> str:
-    if declared.form == "lines":
-        return EVENTS if values.get("follow") else "text/plain"
-    return "*/*" if declared.answer == "text" else JSON

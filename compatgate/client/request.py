@@ -32,17 +32,12 @@ LONG_S = 600.0
 class Request(Struct, Generic[A], frozen=True, kw_only=True):
     """One request to the gate.
 
-    Attributes:
-        path: template with prefix: ``/api/v1/targets/{name}``.
-        answer: type of the answer's body; bytes and text are not JSON.
-        values: values of the template's parameters.
-        query: query parameters; None: not sent.
-        body: body, sent as JSON; text and bytes are sent unchanged.
-        media: media type of the body.
-        if_match: entity tag that the changed document must have.
-        repeatable: whether a retry is safe.
-        patience: minimum timeout in seconds for each part of the answer.
-        refusal: errors have the form of the answer, not of problems.
+    ``path`` is a template with prefix, ``/api/v1/targets/{name}``, whose values are ``values``; a
+    query parameter that is None is not sent; a body that is text or bytes is sent unchanged, any
+    other as JSON. ``answer`` is the type of the answer's body; bytes and text are not JSON.
+    ``if_match``: entity tag that the changed document must have; ``repeatable``: a retry is safe;
+    ``patience``: minimum timeout in seconds for each part of the answer; ``refusal``: errors have
+    the form of the answer, not of problems.
     """
 
     method: Method
@@ -60,12 +55,14 @@ class Request(Struct, Generic[A], frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        """Return path and query of the URL.
-
-        Raises:
-            BadInput: a value is empty, so that the path would name something else.
-        """
-        path = self.path.format_map({name: _segment(name, v) for name, v in self.values.items()})
+        """Return path and query of the URL; refuse an empty value, which would name another."""
+        values = {}
+        for name, value in self.values.items():
+            text = quote(str(value), safe="")
+            if not text:
+                raise BadInput("must not be empty", field=name, hint="give a name or id")
+            values[name] = text.replace(".", "%2E") if text in (".", "..") else text
+        path = self.path.format_map(values)
         given = {name: _text(value) for name, value in self.query.items() if value is not None}
         return f"{path}?{urlencode(given)}" if given else path
 
@@ -99,13 +96,6 @@ def entity_tag(version: str | int | None) -> str | None:
     return f'"r{version}"' if isinstance(version, int) else version
 
 
-def _segment(name: str, value: Any) -> str:
-    text = quote(str(value), safe="")
-    if not text:
-        raise BadInput("must not be empty", field=name, hint="give a name or id")
-    return text.replace(".", "%2E") if text in (".", "..") else text
-
-
 def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -127,11 +117,9 @@ class Items(Generic[T]):
         self._request = request
 
     def page(self, cursor: str | None = None, *, size: int | None = None) -> Page[T]:
-        """Return one page: the first, or the one at a cursor.
+        """Return the first page, or the one at a cursor, ``next`` of the page before.
 
-        Args:
-            cursor: cursor of the page, ``next`` of the page before.
-            size: maximum number of items, 1 to 1000; None: the gate's default.
+        ``size`` is the maximum number of items, 1 to 1000; None: the gate's default.
         """
         return self._client.send(self._request.where(cursor=cursor, limit=size))
 

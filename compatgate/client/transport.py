@@ -73,12 +73,10 @@ class LineSplitter:
 
 
 class Event(Struct, frozen=True):
-    """An event of a run.
+    """An event of a run; ``id``: of output, from which to resume.
 
-    Attributes:
-        name: ``output`` (``data`` has ``step``, ``attempt`` and ``text``), ``state``, and last
-            ``end``, both with ``state`` and ``reason``; ``error`` if the gate fails.
-        id: id of output, from which to resume.
+    ``name`` is ``output`` (``data`` has ``step``, ``attempt`` and ``text``), ``state``, and last
+    ``end``, both with ``state`` and ``reason``; ``error`` if the gate fails.
     """
 
     name: str

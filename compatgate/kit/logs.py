@@ -1,10 +1,7 @@
 """Write log lines as text or JSON, one line for each event, without secrets.
 
-A thread of its own writes the lines, so that no request waits for whoever reads the log. Lines
-that nobody reads are dropped once `MAX_BYTES` wait, and a line says how many.
-
-Secrets never belong in a message. `redact` removes what looks like one all the same: tokens,
-values of ``Authorization`` and cookies, and passwords in URLs.
+A thread of its own writes the lines, so that no request waits for whoever reads the log. Secrets
+never belong in a message; `redact` removes what looks like one all the same.
 """
 
 from __future__ import annotations
@@ -204,14 +201,11 @@ class LineWriter:
 
 
 class _Handler(logging.Handler):
-    """A handler that gives records to a `LineWriter`."""
-
     def __init__(self, writer: LineWriter) -> None:
         super().__init__()
         self._writer = writer
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a record."""
         try:
             line = self.format(record).encode("utf-8", "backslashreplace") + b"\n"
         except Exception:

@@ -1,11 +1,9 @@
 """Compute expensive answers in a process of their own, within a budget.
 
-What-if questions, plans, searches for stacks and backtests evaluate thousands of stacks. In the
-process that serves the gate, they would hold its interpreter lock while pipelines and API servers
-wait. Each is computed by a child of a fork server that has read the facts already. The kernel
+In the process that serves the gate, they would hold its interpreter lock while pipelines and API
+servers wait. A child of a fork server that has read the facts already computes them. The kernel
 limits its processor time and memory, and it is killed as soon as its client has left. A child that
-has answered answers the next question as well, because it has evaluated much of it before. The
-first one starts with the gate.
+has answered answers the next question as well, because it has evaluated much of it before.
 """
 
 from __future__ import annotations

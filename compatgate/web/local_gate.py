@@ -1,8 +1,7 @@
 """Ask the local database like any other gate: its REST application, in this process.
 
-A user who can open the database may do everything with it, so local commands need no token. The
-application still checks a token: a random secret that only this process knows. A server never
-accepts that secret.
+A user who can open the database may do everything with it, so local commands need no token: the
+application checks a random secret that only this process knows, and that no server accepts.
 """
 
 from __future__ import annotations

@@ -1,10 +1,7 @@
 """Answer health, and count for Prometheus, also with several worker processes.
 
 With ``PROMETHEUS_MULTIPROC_DIR`` set before the first import, the counters of all workers are
-added up. Values that are equal in every worker (revision, facts) come from the asked worker.
-
-Labels are bounded: rules are a fixed list, targets and namespaces beyond a number count as
-``other``.
+added up. Labels are bounded: targets and namespaces beyond a number count as ``other``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,4 @@
-"""Declare pages, and render them.
-
-A page is declared once: who may see it, which parameters it takes, and where the navigation shows
-it. Rendering adds the navigation with its keys and fills the templates.
-"""
+"""Declare pages: who may see each, with which parameters, and where; and render them."""
 
 from __future__ import annotations
 

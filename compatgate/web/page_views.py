@@ -154,13 +154,21 @@ def _pack(response: AnyResponse) -> AnyResponse:
 def to_http(answer: Any, ask: PageRequest[Any]) -> AnyResponse:
     """Convert a handler's answer to HTTP."""
     if isinstance(answer, Redirect):
-        return _redirect(answer)
+        redirection = redirect(answer.place, 303)
+        shown_once = {_DONE_COOKIE: quote(answer.done)} if answer.done else {}
+        for name, value in {**shown_once, **answer.cookies}.items():
+            redirection.set_cookie(
+                name, value, max_age=60 if name in shown_once else _YEAR, httponly=True,
+                samesite="Lax", path="/", secure=request.is_secure,
+            )  # fmt: skip
+        redirection.headers["Cache-Control"] = "no-store"
+        return redirection
     if not isinstance(answer, HtmlPage):
         return answer  # type: ignore[no-any-return]
     if answer.table is not None and is_export():
-        name = quote(f"{answer.table.name}.csv")
+        file = quote(f"{answer.table.name}.csv")
         response = Response(to_csv(answer.table), content_type="text/csv; charset=utf-8")
-        response.headers["Content-Disposition"] = f"attachment; filename={name}"
+        response.headers["Content-Disposition"] = f"attachment; filename={file}"
     else:
         done = unquote(request.cookies.get(_DONE_COOKIE, ""))[:500]
         html = render(answer, ask, done)
@@ -171,18 +179,6 @@ def to_http(answer: Any, ask: PageRequest[Any]) -> AnyResponse:
             response.delete_cookie(_DONE_COOKIE, path="/")
     response.headers["Cache-Control"] = "no-store"
     response.headers[CSP] = POLICY
-    return response
-
-
-def _redirect(answer: Redirect) -> AnyResponse:
-    response = redirect(answer.place, 303)
-    done = {_DONE_COOKIE: quote(answer.done)} if answer.done else {}
-    for name, value in {**done, **answer.cookies}.items():
-        response.set_cookie(
-            name, value, max_age=60 if name in done else _YEAR, httponly=True, samesite="Lax",
-            path="/", secure=request.is_secure,
-        )  # fmt: skip
-    response.headers["Cache-Control"] = "no-store"
     return response
 
 

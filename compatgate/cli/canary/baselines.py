@@ -14,11 +14,6 @@ from compatgate.kit.cli.output import format_json_time
 from compatgate.kit.cli.terminal import strip_controls
 
 
-def _format(found: Body) -> str:
-    """Return a version with its distribution."""
-    return strip_controls("\n".join(_list_lines(found)))
-
-
 def _list_lines(found: Body) -> Iterator[str]:
     yield (
         f"{found['id']}: {found['metric']} of {found['workload']} on {found['sku']},"
@@ -31,10 +26,8 @@ def _list_lines(found: Body) -> Iterator[str]:
     yield f"  better {found['better']}, tolerance {found['tolerance']:.1%}"
     if found.get("explained"):
         yield f"  explained: {found['explained']}"
-    figures = found["distribution"]
-    named = " ".join(
-        f"{name} {figures[name]:.6g}" for name in ("min", "median", "p95", "p99", "max")
-    )
+    figures, names = found["distribution"], ("min", "median", "p95", "p99", "max")
+    named = " ".join(f"{name} {figures[name]:.6g}" for name in names)
     yield f"  {figures['n']} values of {figures['runs']} runs, in {found['unit']}: {named}"
     if near := found.get("nearest"):
         change = "" if near["change"] is None else f"; this is {near['change']:+.1%}"
@@ -53,7 +46,6 @@ def _list_lines(found: Body) -> Iterator[str]:
 
 
 def _describe_sample(run: Body) -> str:
-    """Return date, driver, versions and note of a sample."""
     sample = run.get("sample")
     if not sample:
         return ""
@@ -74,16 +66,17 @@ def _approve(args: argparse.Namespace) -> Any:
         proposed = ask_all(gate, None, Operations.list_baselines, state="proposed")
         details = [ask(gate, Operations.show_baseline, one["id"]) for one in reversed(proposed)]
         of_run = f"{args.all_of}:"  # values are those of a run, or of one of its steps
-        ids = [
-            one["id"]
-            for one in details
-            if any(f"{run['run']}:".startswith(of_run) for run in one["runs"])
-        ]
+        runs = {one["id"]: [f"{run['run']}:" for run in one["runs"]] for one in details}
+        ids = [number for number in runs if any(n.startswith(of_run) for n in runs[number])]
         if not ids:
             what = f"no proposed baseline has values of run {args.all_of}"
             hint = "compatgate canary baselines list --state proposed"
             raise NotFound(what, field="--all-of", value=args.all_of, hint=hint)
         return [ask(gate, Operations.approve_baseline, number) for number in ids]
+
+
+def _format(found: Body) -> str:
+    return strip_controls("\n".join(_list_lines(found)))
 
 
 _LISTED = columns("id", "workload", "metric", "sku", "family", "version", "state")

@@ -108,16 +108,25 @@ class _Previews:
         try:
             return convert(ask(self._gate, Operations.preview, body), Verdict)
         except ValidationError as error:
+            what = f"the gate's answer has an unexpected form: {quote_error(error)}"
             hint = "use a gate of the same version as this program"
-            raise Unavailable(
-                f"the gate's answer has an unexpected form: {quote_error(error)}", hint=hint
-            ) from None
+            raise Unavailable(what, hint=hint) from None
 
 
 def _print_results(results: Sequence[PodResult], form: str) -> None:
-    """Print every result that is not a pass, and the counts."""
     if form == "json":
-        print_json({"results": [_to_json(result) for result in results]})
+        fields = ("outcome", "target", "rule", "message", "verdict", "mode", "image")
+        listed = [
+            {
+                "namespace": one.pod.namespace,
+                "pod": one.pod.name,
+                "node": one.pod.node,
+                "containers": list(one.containers),
+                **{name: getattr(one, name) for name in fields},
+            }
+            for one in results
+        ]
+        print_json({"results": listed})
         return
     shown = [one for outcome in _SHOWN_OUTCOMES for one in results if one.outcome == outcome]
     empty = "admission would admit every running GPU pod"
@@ -126,14 +135,3 @@ def _print_results(results: Sequence[PodResult], form: str) -> None:
     pods = len({(r.pod.namespace, r.pod.name) for r in results})
     named = (f"{counts[name]} {name}" for name in ("pass", *_SHOWN_OUTCOMES) if counts[name])
     say(f"{pods} GPU pods: {', '.join(named) or 'none'}")
-
-
-def _to_json(result: PodResult) -> dict[str, Any]:
-    fields = ("outcome", "target", "rule", "message", "verdict", "mode", "image")
-    return {
-        "namespace": result.pod.namespace,
-        "pod": result.pod.name,
-        "node": result.pod.node,
-        "containers": list(result.containers),
-        **{name: getattr(result, name) for name in fields},
-    }

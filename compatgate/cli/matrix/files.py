@@ -216,7 +216,6 @@ def describe_preview(result: Body) -> Iterator[str]:
 
 
 def _describe_scope(waiver: Body) -> Iterator[str]:
-    """Yield what a waiver would let through, with some examples."""
     counts = ", ".join(
         f"{waiver[name]} {name.removesuffix('s') if waiver[name] == 1 else name}"
         for name in ("stacks", "decisions", "nodes")

@@ -153,7 +153,6 @@ ABOVE_0 = math.ulp(0.0)
 
 
 def _split_lines(usage: str) -> Iterator[tuple[str, str]]:
-    """Yield the names of each option with its help."""
     for text in re.split(r"\n(?=\S)", usage.strip()):
         names, _, about = re.sub(r"\n\s*", "  ", text).partition("  ")
         if names:
@@ -161,7 +160,6 @@ def _split_lines(usage: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_names(names: str) -> tuple[str, list[str], dict[str, Any]]:
-    """Return the name in Python of an option or argument, its flags and settings."""
     required = {"required": True} if names.endswith(_REQUIRED) else {}
     names, _, default = names.removeprefix("| ").removesuffix(_REQUIRED).partition(" = ")
     is_optional = names.startswith("[")

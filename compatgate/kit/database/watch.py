@@ -40,8 +40,6 @@ class Outage(Struct, frozen=True):
 
 
 class _Look:
-    """One look at the database."""
-
     def __init__(self, number: int) -> None:
         self.number = number
         self.since = clock.now()
@@ -130,7 +128,6 @@ class DatabaseWatch:
             return self._is_over(wanted)
 
     def _is_over(self, number: int) -> bool:
-        """Return whether a look has ended."""
         present = self._present
         return self._begun >= number and (present is None or present.number > number)
 

@@ -63,13 +63,9 @@ def draw_sparkline(values: Sequence[tuple[float, str]], what: str, unit: str = "
         markers.append(Marker(round(_MARGIN + step * place, 1), round(y, 1), *find_shape(outcome)))
     doubtful = [one for one in markers[:-1] if one.tone in ("fail", "warn")]
     line = " ".join(f"{one.x},{one.y}" for one in markers)
-    return Sparkline(line, (*doubtful, markers[-1]), _describe_values(values, what, unit))
-
-
-def _describe_values(values: Sequence[tuple[float, str]], what: str, unit: str) -> str:
-    numbers = [value for value, _ in values]
     runs = "1 run" if len(values) == 1 else f"{len(values)} runs"
-    span = f"from {min(numbers):.4g} to {max(numbers):.4g}, last {numbers[-1]:.4g}"
+    reach = f"from {low:.4g} to {max(numbers):.4g}, last {numbers[-1]:.4g}"
     outcomes = Counter(outcome for _, outcome in values if outcome not in ("", "ok", "no-baseline"))
     judged = "".join(f", {count} {outcome}" for outcome, count in sorted(outcomes.items()))
-    return f"{what}, {runs}: {span}{f' {unit}' if unit not in ('', '1') else ''}{judged}"
+    label = f"{what}, {runs}: {reach}{f' {unit}' if unit not in ('', '1') else ''}{judged}"
+    return Sparkline(line, (*doubtful, markers[-1]), label)

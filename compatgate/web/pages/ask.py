@@ -1,8 +1,6 @@
-"""Show the page Ask: may this stack run on that target?
+"""Show the page Ask, which also reads pasted text and lists the versions that the facts allow.
 
-The page reads pasted text (a lockfile, an SBOM, the output of nvidia-smi, a stack) and lists the
-versions that the vendors' facts allow with the rest of the stack. Beside it, Triage names the
-causes of a pasted error.
+Beside it, Triage names the causes of a pasted error.
 """
 
 from __future__ import annotations

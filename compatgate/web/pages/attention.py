@@ -21,7 +21,7 @@ from compatgate.kit.principal import Authorship
 from compatgate.kit.ui.filters import count_things
 from compatgate.kit.ui.tables import Cell, PagedTableQuery, list_rows, make_list_table
 from compatgate.service.attention.notices.schemas import IncidentBody
-from compatgate.service.attention.notices.service import Attention, member_link
+from compatgate.service.attention.notices.service import member_link
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, listing, page, read_action
 from compatgate.web.pages.decisions import deciding_finding
 
@@ -53,10 +53,19 @@ def show_attention(ask: PageRequest[Any]) -> HtmlPage:
     """Show incidents, upgrades in progress, and what is denied."""
     snapshot = ask.gate.snapshot()
     attention = ask.rooms.incidents.attention(_EACH_KIND)
+    groups: dict[tuple[IncidentLevel, IncidentKind], list[IncidentBody]] = {}
+    for row in attention.leading:
+        groups.setdefault((row.level, row.kind), []).append(row)
+    # by level, the worst first, then in the order that a person on duty wants
+    sections = [
+        KindSection(level, kind, TITLES[kind], tuple(rows), attention.counts[kind][level])
+        for level, kind in product(LEVELS, KINDS)
+        if (rows := groups.get((level, kind)))
+    ]
     days = ask.rooms.decisions.decisions_per_day(_DAYS)
     counts = attention.counts.values()
     context = {
-        "sections": arrange_incidents(attention),
+        "sections": sections,
         "attention": attention,
         "levels": {level: sum(one.get(level, 0) for one in counts) for level in LEVELS},
         "member_link": member_link,
@@ -68,18 +77,6 @@ def show_attention(ask: PageRequest[Any]) -> HtmlPage:
         "upgrades": ask.rooms.upgrades.list_open(limit=_MAX_UPGRADES),
     }
     return HtmlPage("attention.html", "Attention", context)
-
-
-def arrange_incidents(attention: Attention) -> list[KindSection]:
-    """Return incidents by level, the worst first, then in the order that a person on duty wants."""
-    groups: dict[tuple[IncidentLevel, IncidentKind], list[IncidentBody]] = {}
-    for row in attention.leading:
-        groups.setdefault((row.level, row.kind), []).append(row)
-    return [
-        KindSection(level, kind, TITLES[kind], tuple(rows), attention.counts[kind][level])
-        for level, kind in product(LEVELS, KINDS)
-        if (rows := groups.get((level, kind)))
-    ]
 
 
 class DeniedStack(Struct, frozen=True):

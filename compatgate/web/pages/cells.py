@@ -13,7 +13,7 @@ from flask import request
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
-from compatgate.core.cells import CellAnswer, StackRow
+from compatgate.core.cells import CellAnswer
 from compatgate.core.components import COMPONENTS, join_words
 from compatgate.core.rule import Verdict
 from compatgate.core.stack import format_stack
@@ -22,7 +22,6 @@ from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, Table, TableQuery
 from compatgate.service.gate.cells.cells import (
-    CellColumn,
     CellColumns,
     CellSection,
     CellTable,
@@ -262,7 +261,14 @@ def _explain_cell(
     row, column = found.rows[down], found.columns[across]
     answer = find_answer(row, column, snapshot, now)
     target = answer.target if answer.target in snapshot.targets else ""
-    verdict = _ask_gate(ask, row, column, target, whole=columns == "target")
+    verdict: Verdict | None = None
+    if row.stack is not None and target:
+        body: dict[str, Any] = {"target": target, "stack": row.stack.to_json()}
+        if columns != "target":
+            pools = next(one.pools for one in column.targets if one.name == target)
+            body["pools"] = [pool.name for pool in pools]
+        at, gate = query.at.strip(), ask.gate
+        verdict = gate.what_would(body, at=parse_matrix_time(at)) if at else gate.preview(body)
     stack = row.stack.to_json() if row.stack else {}
     question = Question(target=target, stack=format_stack(stack), at=query.at)
     return {
@@ -275,16 +281,3 @@ def _explain_cell(
         "ask": question.link() if stack else None,
         "run": link("runs", "new") if stack else None,
     }
-
-
-def _ask_gate(
-    ask: PageRequest[CellsQuery], row: StackRow, column: CellColumn, target: str, *, whole: bool
-) -> Verdict | None:
-    if row.stack is None or not target:
-        return None
-    body: dict[str, Any] = {"target": target, "stack": row.stack.to_json()}
-    if not whole:
-        pools = next(one.pools for one in column.targets if one.name == target)
-        body["pools"] = [pool.name for pool in pools]
-    at = ask.query.at.strip()
-    return ask.gate.what_would(body, at=parse_matrix_time(at)) if at else ask.gate.preview(body)

@@ -121,13 +121,35 @@ class StatusStart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 def _form_pages(kind: Kind, edit_query: type[Struct] = NoQuery) -> tuple[Page, ...]:
     def begin(ask: PageRequest[FormStart]) -> HtmlPage:
-        return _begin(ask, kind)
+        place, start = FormPlace(kind), asdict(ask.query)
+        given = {name: text for name, text in start.items() if text}
+        if kind == "Waiver":
+            given = draft_waiver(ask, start)
+        elif given:
+            given["status"] = "candidate"
+        if not given:
+            document = start_document(kind)
+            edited = EditedDocument(to_yaml([document]), document)
+            return _form_page(ask, place, show_form(kind, edited), FormState())
+        try:
+            edited = edit_document(kind, given, ask.service.settings.max_values)
+        except CompatgateError as error:
+            return _form_page(ask, place, given, FormState(error))
+        return _form_page(ask, place, show_form(kind, edited), _plan_begun(ask, place, edited))
 
     def create(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         return _act(ask, FormPlace(kind))
 
     def edit(ask: PageRequest[Any]) -> HtmlPage:
-        return _edit(ask, kind)
+        row = ask.rooms.matrix.get(kind, ask.args["name"])
+        place = FormPlace(kind, row.name, row.revision)
+        shown = show_form(kind, EditedDocument(to_yaml([row.document]), row.document))
+        status = getattr(ask.query, "status", "")
+        if not status:
+            return _form_page(ask, place, shown, FormState())
+        form = {**shown, "status": status}
+        edited = edit_document(kind, form, ask.service.settings.max_values)
+        return _form_page(ask, place, show_form(kind, edited), _plan_begun(ask, place, edited))
 
     def change(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         return _act(ask, FormPlace(kind, ask.args["name"]))
@@ -150,24 +172,6 @@ ENTRY_FORM = _form_pages("Entry", StatusStart)
 WAIVER_FORM = _form_pages("Waiver")
 
 
-def _begin(ask: PageRequest[FormStart], kind: Kind) -> HtmlPage:
-    place, start = FormPlace(kind), asdict(ask.query)
-    given = {name: text for name, text in start.items() if text}
-    if kind == "Waiver":
-        given = draft_waiver(ask, start)
-    elif given:
-        given["status"] = "candidate"
-    if not given:
-        document = start_document(kind)
-        edited = EditedDocument(to_yaml([document]), document)
-        return _form_page(ask, place, show_form(kind, edited), FormState())
-    try:
-        edited = edit_document(kind, given, ask.service.settings.max_values)
-    except CompatgateError as error:
-        return _form_page(ask, place, given, FormState(error))
-    return _form_page(ask, place, show_form(kind, edited), _plan_begun(ask, place, edited))
-
-
 def _plan_begun(ask: PageRequest[Any], place: FormPlace, edited: EditedDocument) -> FormState:
     """Return the plan of what a form begins with; nobody has typed yet, so nothing is wrong."""
     complete = _complete(place, edited, "", final=False)
@@ -175,18 +179,6 @@ def _plan_begun(ask: PageRequest[Any], place: FormPlace, edited: EditedDocument)
         return FormState(planned=plan_document(ask, place.kind, complete.text, place.name))
     except CompatgateError:
         return FormState()
-
-
-def _edit(ask: PageRequest[Any], kind: Kind) -> HtmlPage:
-    row = ask.rooms.matrix.get(kind, ask.args["name"])
-    place = FormPlace(kind, row.name, row.revision)
-    shown = show_form(kind, EditedDocument(to_yaml([row.document]), row.document))
-    status = getattr(ask.query, "status", "")
-    if not status:
-        return _form_page(ask, place, shown, FormState())
-    form = {**shown, "status": status}
-    edited = edit_document(kind, form, ask.service.settings.max_values)
-    return _form_page(ask, place, show_form(kind, edited), _plan_begun(ask, place, edited))
 
 
 def _act(ask: PageRequest[Any], place: FormPlace) -> HtmlPage | Redirect:

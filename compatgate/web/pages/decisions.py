@@ -46,11 +46,7 @@ _STEP_NAMES = {DAY: "day", HOUR: "hour", MINUTE: "minute"}
 
 
 DecisionQuery = make_page_query(
-    DecisionFilters,
-    allowed=YesOrNo,
-    rule=Filter,
-    group=Literal["cause"],
-    follow=Literal["yes"],
+    DecisionFilters, allowed=YesOrNo, rule=Filter, group=Literal["cause"], follow=Literal["yes"]
 )
 """Filters of decisions; target, image, source and token are given by their beginning."""
 _BEGINNINGS = ("target", "asked_by", "source", "image")
@@ -233,6 +229,9 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     heading = _make_heading(verdict)
     permanent, target = answer_link(ask.service, verdict_id), verdict["target"]
     comparison = link("compare", target=target, left=stack) if target and stack else None
+    path = f"{API}/verdicts/{verdict_id}"
+    api = f"{request.script_root}{path}"
+    signed = ask.service.settings.signing.make is not None and verdict.get("basis") != "what-if"
     groups = [
         (word, [f for f in verdict["findings"] if f["outcome"] == outcome])
         for outcome, word in _FOLDED.items()
@@ -251,7 +250,10 @@ def show_verdict(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         "rule_names": {rule.id: rule.name for rule in RULES},
         "over": until is not None and clock.is_past(clock.from_iso(until)),
         "links": {
-            **_make_links(ask, verdict),
+            "decisions": link("decisions", verdict_id=verdict_id),
+            "api": api,
+            "attestation": f"{api}/attestation" if signed else None,
+            "curl": format_curl(f"{base_url(ask.service)}{path}"),
             "ask": question.link(),
             "permanent": permanent,
             "compare": comparison,
@@ -296,16 +298,3 @@ def _suggest_verdicts(ask: PageRequest[Any], given: str, error: NotFound) -> Htm
         found = []
     context = {"given": given, "found": found}
     return HtmlPage("verdict-missing.html", "No such verdict", context, error=error)
-
-
-def _make_links(ask: PageRequest[Any], verdict: dict[str, Any]) -> dict[str, str | None]:
-    verdict_id = ask.args["verdict_id"]
-    path = f"{API}/verdicts/{verdict_id}"
-    signed = ask.service.settings.signing.make is not None and verdict.get("basis") != "what-if"
-    api = f"{request.script_root}{path}"
-    return {
-        "decisions": link("decisions", verdict_id=verdict_id),
-        "api": api,
-        "attestation": f"{api}/attestation" if signed else None,
-        "curl": format_curl(f"{base_url(ask.service)}{path}"),
-    }

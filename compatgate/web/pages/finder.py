@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Annotated, Any
 
@@ -280,8 +281,11 @@ def paste_text(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     Nothing is stored or logged.
     """
     text = ask.form.get("text", "")[:LONGEST_PASTE]
-    if _is_question(ask, text):
-        return Redirect(link("find", q=" ".join(text.split())))
+    if len(text) <= MAX_QUESTION and names_component(text):
+        with suppress(CompatgateError):
+            read = read_question(text, ask.gate.facts, ask.gate.snapshot().targets)
+            if read.stack and not read.image:
+                return Redirect(link("find", q=" ".join(text.split())))
     causes = find_causes(ask.rooms, text)
     if any(cause.confidence == "certain" for cause in causes):
         return _find_page("", Findings(causes=causes), text)
@@ -298,16 +302,6 @@ def paste_text(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         )
         return _find_page("", Findings(problem=problem), text)
     return fill_question({}, found)
-
-
-def _is_question(ask: PageRequest[Any], text: str) -> bool:
-    if len(text) > MAX_QUESTION or not names_component(text):
-        return False
-    try:
-        read = read_question(text, ask.gate.facts, ask.gate.snapshot().targets)
-    except CompatgateError:
-        return False
-    return bool(read.stack) and not read.image
 
 
 def _find_page(word: str, found: Findings, pasted: str = "") -> HtmlPage:

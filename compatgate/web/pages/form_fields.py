@@ -179,21 +179,21 @@ def _fields_of(kind: Kind, rows: int) -> list[FormField]:
     for row in range(rows):
         for name in POOL_FIELDS:
             places[f"pool-{row}-{name}"] = ("spec", "pools", row, name)
-    return [FormField(name, path, _find_format(kind, path)) for name, path in places.items()]
-
-
-def _find_format(kind: Kind, path: FieldPath) -> FieldFormat:
-    kinds: Any = inspect.type_info(TYPES[kind])
-    for step in path:
-        if isinstance(step, int):
-            kinds = kinds.item_type
-        else:
-            kinds = next(one.type for one in kinds.fields if one.encode_name == step)
-        if isinstance(kinds, inspect.UnionType):
-            kinds = next(one for one in kinds.types if type(one) in _BY_TYPE)
-        if isinstance(kinds, inspect.Metadata):
-            kinds = kinds.type
-    return _BY_NAME.get(str(path[-1])) or _BY_TYPE[type(kinds)]
+    fields = []
+    for name, path in places.items():
+        kinds: Any = inspect.type_info(TYPES[kind])
+        for step in path:
+            if isinstance(step, int):
+                kinds = kinds.item_type
+            else:
+                kinds = next(one.type for one in kinds.fields if one.encode_name == step)
+            if isinstance(kinds, inspect.UnionType):
+                kinds = next(one for one in kinds.types if type(one) in _BY_TYPE)
+            if isinstance(kinds, inspect.Metadata):
+                kinds = kinds.type
+        form = _BY_NAME.get(str(path[-1])) or _BY_TYPE[type(kinds)]
+        fields.append(FormField(name, path, form))
+    return fields
 
 
 def show_fields(kind: Kind, document: Mapping[str, Any]) -> dict[str, str]:

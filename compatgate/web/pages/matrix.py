@@ -60,8 +60,17 @@ _MAX_NAMED = 4
 _STATUSES = ("candidate", "blessed", "deprecated", "revoked")
 EntryQuery = make_page_query(EntryFilters)
 _MAX_ENDED = 100
-_STATE_TEXTS = {"active": "holds", "soon": "ends soon", "expired": "ended"}
-_STATE_TONES = {"active": "pass", "soon": "warn", "expired": "muted"}
+_PROMOTIONS = {
+    "ready": ("ready for approval", "pass"),
+    "failed": ("run failed", "fail"),
+    "waiting": ("waiting for runs", "muted"),
+}
+_WAIVERS = {
+    "active": ("holds", "pass"),
+    "soon": ("ends soon", "warn"),
+    "expired": ("ended", "muted"),
+}
+"""Words for the states of waivers, and their tones."""
 
 
 @page("/entries", nav="entries", query=EntryQuery)
@@ -102,10 +111,8 @@ def _runs_cell(remarks: EntryRemarks, override: str | None) -> Cell:
         return Cell("overridden", tone="warn", title=override)
     if remarks.promotion is None:
         return Cell(None)
-    state = remarks.promotion.state
-    words = {"ready": "ready for approval", "failed": "run failed", "waiting": "waiting for runs"}
-    tones = {"ready": "pass", "failed": "fail", "waiting": "muted"}
-    return Cell(words[state], tone=tones[state])
+    words, tone = _PROMOTIONS[remarks.promotion.state]
+    return Cell(words, tone=tone)
 
 
 @page("/entries/<name>", nav="entries", query=TableQuery)
@@ -269,8 +276,9 @@ def show_waivers(ask: PageRequest[WaiverQuery]) -> HtmlPage:
         waiver, can_end = one.waiver, may_end and one.state != "expired"
         end = Act("End…", f"{link('waivers', waiver.name)}#end")
         versions = " · ".join(f"{name} {text}" for name, text in waiver.components.items())
+        words, tone = _WAIVERS[one.state]
         return {
-            "state": Cell(_STATE_TEXTS[one.state], tone=_STATE_TONES[one.state]),
+            "state": Cell(words, tone=tone),
             "acts": Cell(None, acts=(end,) if can_end else ()),
             "for": waiver.image or versions or None,
         }

@@ -82,7 +82,8 @@ def list_steps(
         return []
     found, guide = found or Resolution(), _Guide(verdict, place)
     if found.is_allowed:
-        return [guide.ask_again()]
+        why = "The same question is allowed on the matrix and the facts of now."
+        return [Step("It is allowed now", why, _YOU, (guide.question(),), changes={})]
     steps = [guide.change(one) for one in found.remedies]
     changes = bool(found.remedies)
     resolved = (guide.resolve(one, changes=changes) for one in findings[:_MAX_FINDINGS])
@@ -121,10 +122,6 @@ class _Guide:
             several,
             changes=remedy.set,
         )
-
-    def ask_again(self) -> Step:
-        why = "The same question is allowed on the matrix and the facts of now."
-        return Step("It is allowed now", why, _YOU, (self.question(),), changes={})
 
     def resolve(self, finding: Json, *, changes: bool) -> Step | None:
         """Return the step that resolves a finding without changing the stack, if there is one.

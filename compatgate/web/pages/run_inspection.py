@@ -5,7 +5,7 @@ The band is that of the approved baseline; the judgement is put into sentences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -42,11 +42,7 @@ def explain_judgement(metric: MetricJudgement) -> list[str]:
     """Explain a judgement: tolerance, change, confidence, warm-up and missing data."""
     lines = [f"{_BETTER[metric.better]}; a change of {_percent(metric.tolerance)} counts."]
     if metric.numbers is not None:
-        lines += [_change(metric, metric.numbers), _confidence_text(metric, metric.numbers)]
-        before, after = (_percent(share) for share in metric.numbers.noise)
-        lines += [f"One repetition varies by {after}; in the baseline by {before}."]
-        if metric.numbers.dropped:
-            lines.append(f"{metric.numbers.dropped} leading values of each run were warm-up.")
+        lines += _describe_numbers(metric, metric.numbers)
     others = [a for a in metric.aspects if a.name in ("tail", "spread") and a.outcome != "ok"]
     lines += [f"{aspect.reason[:1].upper()}{aspect.reason[1:]}." for aspect in others]
     if metric.missing:
@@ -59,29 +55,28 @@ def format_change(share: float) -> str:
     return f"x {1 + share:.3g}" if share >= 9 else f"{100 * share:+.1f} %"
 
 
-def _change(metric: MetricJudgement, found: Numbers) -> str:
+def _describe_numbers(metric: MetricJudgement, found: Numbers) -> Iterator[str]:
     unit = f" {metric.unit}" if metric.unit not in ("", "1") else ""
     before, after = found.medians
     share = found.ratio - 1
     moved = f"{_percent(abs(share))} {'higher' if share > 0 else 'lower'}"
-    return (
+    yield (
         f"The median of {found.n[1]} values is {after:.4g}{unit}; of the baseline's {found.n[0]} "
         f"values it is {before:.4g}{unit}: {moved if round(abs(share), 4) else 'no change'}."
     )
-
-
-def _confidence_text(metric: MetricJudgement, found: Numbers) -> str:
     low, high = found.interval
     if low is None and high is None:
-        return "There are too few values for a confidence interval of the change."
-    between = " and ".join(
-        format_change(bound - 1) if bound is not None else "no bound" for bound in (low, high)
-    )
-    where = {True: "all of it beyond", False: "all of it within", None: "partly beyond"}
-    return (
-        f"With 98 % confidence the change lies between {between}, "
-        f"{where[_is_beyond_tolerance(metric, low, high)]} the tolerance."
-    )
+        yield "There are too few values for a confidence interval of the change."
+    else:
+        bounds = ("no bound" if one is None else format_change(one - 1) for one in (low, high))
+        where = {True: "all of it beyond", False: "all of it within", None: "partly beyond"}
+        beyond = where[_is_beyond_tolerance(metric, low, high)]
+        between = " and ".join(bounds)
+        yield f"With 98 % confidence the change lies between {between}, {beyond} the tolerance."
+    earlier, now = (_percent(share) for share in found.noise)
+    yield f"One repetition varies by {now}; in the baseline by {earlier}."
+    if found.dropped:
+        yield f"{found.dropped} leading values of each run were warm-up."
 
 
 def _is_beyond_tolerance(
@@ -173,21 +168,13 @@ def baseline_bands(
     found: dict[str, Band] = {}
     for metric in metrics:
         row = next((row for row in mine if row.metric == metric.name), None)
-        band = _band(row, metric.unit, same=row.workload == wanted) if row else None
-        if band is not None:
-            found[metric.name] = band
+        factor = find_conversion(row.learned.unit, metric.unit) if row else None
+        if row is not None and factor is not None:
+            ordered = sorted(value * factor for value in row.learned.samples.values)
+            about, counted = (row.id, row.version, row.decided_at), len(row.learned.runs)
+            same = row.workload == wanted
+            found[metric.name] = Band(*about, *_spread(ordered), len(ordered), counted, same)
     return found
-
-
-def _band(row: BaselineRow, unit: str, *, same: bool) -> Band | None:
-    baseline = row.learned
-    factor = find_conversion(baseline.unit, unit)
-    if factor is None:
-        return None
-    ordered = sorted(value * factor for value in baseline.samples.values)
-    low, middle, high = _spread(ordered)
-    counted = len(ordered), len(baseline.runs)
-    return Band(row.id, row.version, row.decided_at, low, middle, high, *counted, same)
 
 
 def _spread(ordered: Sequence[float]) -> tuple[float, float, float]:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, CompatgateError, Unauthorized
 from compatgate.kit.clock import now
+from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.links import UI_PREFIX, link, local_path
 from compatgate.kit.http.replies import note_error
 from compatgate.kit.http.requests import AnyQuery
@@ -157,7 +158,8 @@ def sign_in(ask: PageRequest[Any]) -> Any:
     if not secret:
         raise BadInput("paste a token; tokens begin with cg_", field="token")
     try:
-        auth.check_sign_in(secret, ask.service)
+        principal = ask.service.limits.verify(secret, ask.rooms.tokens, peer_address())
+        principal.require_no_limit("signing in to the pages, which show all targets,")
         signed_in = ask.rooms.sessions.sign_in(secret)
     except (Unauthorized, AccessRefused) as error:
         note_error(error, request.environ)
@@ -178,8 +180,8 @@ def sign_out(ask: PageRequest[Any]) -> Any:
             place = link("signed-out")
         else:
             ask.rooms.sessions.sign_out(given)
-    response: Any = redirect(place, 303)
-    auth.clear_session_cookie(response)
+    response = redirect(place, 303)
+    response.delete_cookie(auth.cookie_name(), path="/", secure=request.is_secure, httponly=True)
     return response
 
 
