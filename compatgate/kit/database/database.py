@@ -25,8 +25,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable, quote_error
-from compatgate.kit.database.failures import explain_failure
 from compatgate.kit.database.sqlite import DatabaseFile, LostLog, keep_private, save_log
+from compatgate.kit.database.watch import explain_failure
 from compatgate.resources import install_hint
 
 ENVIRONMENT = "COMPATGATE_DATABASE"

@@ -127,16 +127,14 @@ def _copy_file(database: Database, version: str) -> str:
     copy, part = f"{path}.schema-{version}", f"{path}.schema-{version}.part"
     try:
         with closing(sqlite3.connect(path)) as source:
-            pages, size = (
-                source.execute(f"PRAGMA page_{n}").fetchone()[0] for n in ("count", "size")
-            )
+            about = ("count", "size")
+            pages, size = (source.execute(f"PRAGMA page_{n}").fetchone()[0] for n in about)
             needed, disk = pages * size + COPY_RESERVE, os.statvfs(Path(copy).parent)
             if disk.f_bavail * disk.f_frsize < needed:
-                raise Unavailable(
-                    f"no room for {copy}, the copy before the upgrade: it needs {needed / 2**20:.0f} MiB",
-                    field="database",
-                    hint="free space, or move the database to a larger disk; nothing was changed",
-                )
+                room = f"it needs {needed / 2**20:.0f} MiB"
+                what = f"no room for {copy}, the copy before the upgrade: {room}"
+                hint = "free space, or move the database to a larger disk; nothing was changed"
+                raise Unavailable(what, field="database", hint=hint)
             keep_private(part)
             with closing(sqlite3.connect(part)) as target:
                 source.backup(target)

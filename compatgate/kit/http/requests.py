@@ -40,12 +40,9 @@ def read_body(media: tuple[str, ...], most: int) -> bytes:
     if stated != media[0]:
         kind, parameters = request.mimetype, request.mimetype_params
         if kind not in media:
-            raise UnsupportedMediaType(
-                f"the content type {stated or '(none)'} is not supported",
-                field="Content-Type",
-                value=stated or None,
-                hint=f"send {' or '.join(media)}",
-            )
+            what = f"the content type {stated or '(none)'} is not supported"
+            hint, value = f"send {' or '.join(media)}", stated or None
+            raise UnsupportedMediaType(what, field="Content-Type", value=value, hint=hint)
         if parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
             raise UnsupportedMediaType("the text must be UTF-8", field="Content-Type", value=stated)
     if environ.get("HTTP_CONTENT_ENCODING", "identity") != "identity":

@@ -26,7 +26,7 @@ from compatgate.kit.database.tables import Page as Part
 from compatgate.kit.database.tables import pages
 from compatgate.kit.http.links import link
 from compatgate.kit.http.schemas import ListQuery
-from compatgate.kit.ui.charts import Sparkline
+from compatgate.kit.ui.assets import Sparkline
 
 Kind = Literal["text", "name", "code", "number", "time", "badge", "acts"]
 _LONG = 24

@@ -18,7 +18,7 @@ from compatgate.canary.judge.statistics import median
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.kit.http.schemas import Filter, Since, Until
-from compatgate.kit.ui.charts import draw_sparkline, find_shape
+from compatgate.kit.ui.assets import draw_sparkline, find_shape
 from compatgate.kit.ui.tables import Cell
 from compatgate.service.runs.queue.repository import DEFAULT_RUNS
 from compatgate.web.page import HtmlPage, PageRequest, page
