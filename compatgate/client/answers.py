@@ -31,6 +31,19 @@ A = TypeVar("A")
 LARGEST = 256 * 1024 * 1024
 """Maximum bytes of an answer; a matrix of 100,000 entries has about 40 MB."""
 NOT_MODIFIED = 304
+_decoder = lru_cache(maxsize=256)(msgspec.json.Decoder)
+_KINDS: list[type[CompatgateError]] = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, CompatgateError) and kind.status < 500
+]
+_BY_SLUG = {kind.slug: kind for kind in _KINDS if kind is not ManyProblems}
+_BY_STATUS: dict[int, type[CompatgateError]] = {
+    **{kind.status: kind for kind in _BY_SLUG.values() if kind.status < 500},
+    **dict.fromkeys((408, 425, 429), Unavailable),
+}
+"""Errors of statuses without a problem type; 408, 425 and 429 mean "try later"."""
+_NO_TOKEN = "give an access token, or set COMPATGATE_TOKEN"  # noqa: S105 - a sentence
 
 
 class Answer(Struct, Generic[A], frozen=True):
@@ -79,9 +92,6 @@ def read(
         raise Unavailable(problem, field=base, hint=hint) from None
 
 
-_decoder = lru_cache(maxsize=256)(msgspec.json.Decoder)
-
-
 def _decode(kind: Any, body: bytes) -> Any:
     """Decode a value of a type; ignore unknown fields of newer gates."""
     if kind in (bytes, str):
@@ -117,19 +127,7 @@ def _fits(kind: inspect.Type, value: Any) -> bool:
     return isinstance(value, list) and isinstance(kind, inspect.ListType | inspect.VarTupleType)
 
 
-_KINDS: list[type[CompatgateError]] = [
-    kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, CompatgateError) and kind.status < 500
-]
 _KINDS += [Unavailable, errors.RegistryTimeout, errors.DamagedContent]
-_BY_SLUG = {kind.slug: kind for kind in _KINDS if kind is not ManyProblems}
-_BY_STATUS: dict[int, type[CompatgateError]] = {
-    **{kind.status: kind for kind in _BY_SLUG.values() if kind.status < 500},
-    **dict.fromkeys((408, 425, 429), Unavailable),
-}
-"""Errors of statuses without a problem type; 408, 425 and 429 mean "try later"."""
-_NO_TOKEN = "give an access token, or set COMPATGATE_TOKEN"  # noqa: S105 - a sentence
 
 
 def read_error(response: httpx.Response, body: bytes, base: str, *, token: bool) -> CompatgateError:

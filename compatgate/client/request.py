@@ -46,6 +46,8 @@ _SILENCE_S = 60.0
 P = ParamSpec("P")
 R = TypeVar("R")
 Found = TypeVar("Found")
+SIZE = 500
+"""Items per page of an iteration."""
 
 
 class Request(Struct, Generic[A], frozen=True, kw_only=True):
@@ -122,10 +124,6 @@ def _text(value: Any) -> str:
         aware = value if value.tzinfo else value.replace(tzinfo=UTC)
         return aware.astimezone(UTC).isoformat().replace("+00:00", "Z")
     return value.isoformat() if isinstance(value, date) else str(value)
-
-
-SIZE = 500
-"""Items per page of an iteration."""
 
 
 class Items(Generic[T]):

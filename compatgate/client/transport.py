@@ -25,6 +25,8 @@ from compatgate.strict_json import DECODE_ERRORS
 
 _HINT = "check that it runs and is reachable"
 _NOT_SENT = (httpx.InvalidURL, UnicodeError, httpx.UnsupportedProtocol, httpx.LocalProtocolError)
+LONGEST_LINE = 16 * 1024 * 1024
+_LAST = ("end", "error")
 
 
 @contextmanager
@@ -40,10 +42,6 @@ def translate_errors(base: str) -> Iterator[None]:
     except (httpx.HTTPError, httpx.StreamError) as error:
         what = f"the gate does not answer: {quote_error(error)}"
         raise Unavailable(what, field=base, hint=_HINT) from None
-
-
-LONGEST_LINE = 16 * 1024 * 1024
-_LAST = ("end", "error")
 
 
 class LineSplitter:

@@ -47,6 +47,11 @@ _APIS = {
     "core": "CoreV1Api",
     "custom": "CustomObjectsApi",
 }
+RETRY_HINT = (429, 500, 502, 503, 504)
+"""Statuses of a busy server."""
+_LONGEST_PAUSE_S = 30.0
+_EMPTY_MAPPING: dict[str, Any] = {}
+WILDCARD = "*"
 
 
 class ClusterAccess(Struct, frozen=True):
@@ -90,11 +95,6 @@ def kubernetes_client() -> Any:
             hint=install_hint("kubernetes"),
         ) from None
     return module
-
-
-RETRY_HINT = (429, 500, 502, 503, 504)
-"""Statuses of a busy server."""
-_LONGEST_PAUSE_S = 30.0
 
 
 class ServerBusy(InfrastructureError):
@@ -146,10 +146,6 @@ def error_text(body: Any) -> str:
     except (*DECODE_ERRORS, TypeError):
         message = body.decode(errors="replace") if isinstance(body, bytes) else body
     return " ".join(str(message or "").split())[:1000]
-
-
-_EMPTY_MAPPING: dict[str, Any] = {}
-WILDCARD = "*"
 
 
 def read_mapping(value: Any) -> Mapping[str, Any]:

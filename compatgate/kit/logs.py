@@ -48,6 +48,7 @@ _SECRETS = (
 )
 _CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), 127, 0x85, 0x2028, 0x2029)}
 _encode = msgspec.json.Encoder(enc_hook=str).encode
+_format: LogFormat | None = None
 
 
 def redact(text: str) -> str:
@@ -216,7 +217,6 @@ class _Handler(logging.Handler):
 
 writer = LineWriter()
 """The writer of this process's log."""
-_format: LogFormat | None = None
 
 
 def configure(form: LogFormat, level: str) -> None:

@@ -36,6 +36,21 @@ if TYPE_CHECKING:
     from compatgate.service.app import Rooms
     from compatgate.web.service import Settings
 
+JWKS = "/.well-known/jwks.json"
+PEM = "/.well-known/signing-keys.pem"
+_VERDICT_ID = re.compile(r"vd_[0-9a-f]{32}")
+_INDEX = {
+    "name": "compatgate",
+    "version": version(),
+    "api": API,
+    "ui": "/ui/",
+    "openapi": f"{API}/openapi.json",
+    "health": ["/healthz", "/readyz", "/metrics"],
+    "keys": JWKS,
+}
+EXTENSION = "compatgate"
+"""Key of the `Service` in a Flask application's extensions."""
+
 
 def install_pages(app: Flask, service: Service) -> None:
     """Add every page below ``/ui``, with templates and static files."""
@@ -60,11 +75,6 @@ def wants_page() -> bool:
 def redirect_home() -> AnyResponse:
     """Redirect from the root to the first page."""
     return redirect(f"{request.script_root}{UI_PREFIX}/", 302)
-
-
-JWKS = "/.well-known/jwks.json"
-PEM = "/.well-known/signing-keys.pem"
-_VERDICT_ID = re.compile(r"vd_[0-9a-f]{32}")
 
 
 def install_short_links(app: Flask, service: Service) -> None:
@@ -97,19 +107,6 @@ def install_short_links(app: Flask, service: Service) -> None:
     add_route(app, "/v/<id>", "verdict_link", verdict)
     add_route(app, JWKS, "jwks", jwks)
     add_route(app, PEM, "pem", pem)
-
-
-_INDEX = {
-    "name": "compatgate",
-    "version": version(),
-    "api": API,
-    "ui": "/ui/",
-    "openapi": f"{API}/openapi.json",
-    "health": ["/healthz", "/readyz", "/metrics"],
-    "keys": JWKS,
-}
-EXTENSION = "compatgate"
-"""Key of the `Service` in a Flask application's extensions."""
 
 
 def create_app(rooms: Rooms, settings: Settings) -> Flask:

@@ -66,6 +66,8 @@ _MODULES = (
 )
 """Modules that a child would import at each call."""
 _log = logging.getLogger("compatgate.computing")
+_Shared = OrderedDict[int, tuple[object, bytes]]
+"""Values that many calls share, each with its pickled form."""
 
 
 class OverBudget(CompatgateError):
@@ -187,10 +189,6 @@ class ComputingProcess:
 
 def get_ready(snapshot: Snapshot) -> None:
     """Have a child and the snapshot there before the first question, which else waits for both."""
-
-
-_Shared = OrderedDict[int, tuple[object, bytes]]
-"""Values that many calls share, each with its pickled form."""
 
 
 class _Pickler(pickle.Pickler):

@@ -48,6 +48,7 @@ _MAX_NAMESPACES = 50
 _MAX_CHILDREN = 4096
 _OTHER = "other"
 _log = logging.getLogger("compatgate.web")
+ALIVE_BODY = msgspec.json.encode({"status": "alive"})
 
 
 def _warn(error: OSError) -> None:
@@ -193,9 +194,6 @@ class Metrics:
         state = CollectorRegistry()
         state.register(self._state)
         return counters + generate_latest(state)
-
-
-ALIVE_BODY = msgspec.json.encode({"status": "alive"})
 
 
 def install_health(app: Flask, service: Service) -> None:

@@ -28,6 +28,35 @@ to do. Lists come in pages: `next`, or the `Link` header, gives the next page. A
 an `ETag`. Send it as `If-None-Match` to get 304 if nothing changed, or as `If-Match` with a change.
 Every change needs a reason.
 """
+TOKEN = "token"  # noqa: S105 - the name of the security scheme
+SIGNATURE, PASSWORD = "signature", "password"
+_SINGULAR = {"work": "host", "entries": "entry"}
+_PATH = {
+    "name": "name of the {tag}",
+    "id": "id",
+    "run": "id of the run",
+    "attempt": "number of the attempt, as leased",
+    "number": "number of the revision",
+    "table": "table of facts, as listed",
+    "key": "key of the row, as listed",
+    "target": "name of the target",
+    "entry": "name of the entry",
+    "stack": "components, like cuda=12.4,torch=2.4.1+cu124,arch=sm_80+compute_90",
+}
+_PART = "changes of targets that weaken nothing"
+_LIMITS: dict[TargetLimit, str] = {
+    "checked": "A token that is limited to targets reaches only these targets.",
+    "refused": "A token that is limited to targets is refused.",
+    "free": "",
+}
+_MODELS = ("compatgate.core.", "compatgate.canary.")
+"""Packages whose structs answers carry as they are; in questions their defaults may be omitted.
+
+A body that extends such a struct states ``sent_whole``.
+"""
+_REF = "#/components/schemas/{name}"
+_ATTRIBUTES = "Attributes:\n"
+_ATTRIBUTE = re.compile(r"^(\w+): (.+(?:\n +.+)*)", re.MULTILINE)
 
 
 def describe_api(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, Any]:
@@ -73,29 +102,6 @@ def describe_api(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, 
             },
         },
     }
-
-
-TOKEN = "token"  # noqa: S105 - the name of the security scheme
-SIGNATURE, PASSWORD = "signature", "password"
-_SINGULAR = {"work": "host", "entries": "entry"}
-_PATH = {
-    "name": "name of the {tag}",
-    "id": "id",
-    "run": "id of the run",
-    "attempt": "number of the attempt, as leased",
-    "number": "number of the revision",
-    "table": "table of facts, as listed",
-    "key": "key of the row, as listed",
-    "target": "name of the target",
-    "entry": "name of the entry",
-    "stack": "components, like cuda=12.4,torch=2.4.1+cu124,arch=sm_80+compute_90",
-}
-_PART = "changes of targets that weaken nothing"
-_LIMITS: dict[TargetLimit, str] = {
-    "checked": "A token that is limited to targets reaches only these targets.",
-    "refused": "A token that is limited to targets is refused.",
-    "free": "",
-}
 
 
 def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
@@ -212,16 +218,6 @@ def _problem(status: int, schemas: Schemas, route: Route) -> dict[str, Any]:
     if status in (401, 403):
         answer["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}, "required": True}}
     return answer
-
-
-_MODELS = ("compatgate.core.", "compatgate.canary.")
-"""Packages whose structs answers carry as they are; in questions their defaults may be omitted.
-
-A body that extends such a struct states ``sent_whole``.
-"""
-_REF = "#/components/schemas/{name}"
-_ATTRIBUTES = "Attributes:\n"
-_ATTRIBUTE = re.compile(r"^(\w+): (.+(?:\n +.+)*)", re.MULTILINE)
 
 
 class Schemas:

@@ -39,6 +39,11 @@ if TYPE_CHECKING:
     from compatgate.web.service import Service
 
 Q = TypeVar("Q", bound=Struct)
+MAX_CHOICES = 200
+"""Maximum number of choices in a form."""
+_INVISIBLE_CHARACTERS = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
 
 
 class PageRequest(Struct, Generic[Q], frozen=True):
@@ -132,10 +137,6 @@ def listing(key: str) -> Listing:
     return _listings()[key]
 
 
-MAX_CHOICES = 200
-"""Maximum number of choices in a form."""
-
-
 def expected_revision(form: Mapping[str, str]) -> int:
     """Return the revision of the document that the form shows."""
     text = form.get("revision", "")
@@ -220,11 +221,6 @@ NAVIGATION = (
     ),
     _group("Facts", ("facts", "Facts", "f"), ("rules", "Rules", "u")),
     _group("Administration", ("audit", "Audit", "l"), ("tokens", "Tokens", "k", "admin")),
-)
-
-
-_INVISIBLE_CHARACTERS = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
 )
 
 

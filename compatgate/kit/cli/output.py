@@ -15,6 +15,9 @@ from compatgate.kit.cli.terminal import strip_controls, wrap_beside
 if TYPE_CHECKING:
     from datetime import datetime
 
+LARGEST_INPUT = 32 * 1024 * 1024
+"""Maximum size of a file to read, in bytes."""
+
 
 def print_json(value: Any) -> None:
     """Print one JSON value, for programs; objects become what msgspec makes of them."""
@@ -117,10 +120,6 @@ def write_output(path: str, content: bytes) -> None:
             part.unlink()
         reason = quote_error(error)
         raise BadInput(f"cannot write {path}: {reason}", field="--output", value=path) from None
-
-
-LARGEST_INPUT = 32 * 1024 * 1024
-"""Maximum size of a file to read, in bytes."""
 
 
 def read_text(path: str, option: str, largest: int = LARGEST_INPUT) -> str:

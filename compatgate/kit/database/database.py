@@ -39,6 +39,15 @@ _DRIVERS = {
     "postgresql+psycopg": "postgresql+psycopg",
     "sqlite": "sqlite",
 }
+WRITER_LOCK = 0x636F6D70617467  # "compatg"
+"""Key of PostgreSQL's advisory lock; whoever numbers revisions or audit links holds it."""
+_BUSY_SECONDS = 15
+_CACHE_KIB = 4096
+"""Pages that one connection to SQLite keeps; the system keeps the rest of the file in memory."""
+_WRITING = "compatgate_writing"
+_LONG_SECONDS = 5.0
+_REFUSED_SECONDS = 2.0
+"""The time for which changes are refused at once after one waited in vain for `_LONG_SECONDS`."""
 
 
 def in_reading(query: Callable[Concatenate[Session, P], R]) -> Callable[Concatenate[Any, P], R]:
@@ -93,17 +102,6 @@ def display_url(url: URL) -> str:
 def _bad_url(value: str, problem: str) -> CompatgateError:
     hint = "sqlite:///path/to/file.db or postgresql://user@host/name"
     return BadInput(problem, field="database", value=value, hint=hint)
-
-
-WRITER_LOCK = 0x636F6D70617467  # "compatg"
-"""Key of PostgreSQL's advisory lock; whoever numbers revisions or audit links holds it."""
-_BUSY_SECONDS = 15
-_CACHE_KIB = 4096
-"""Pages that one connection to SQLite keeps; the system keeps the rest of the file in memory."""
-_WRITING = "compatgate_writing"
-_LONG_SECONDS = 5.0
-_REFUSED_SECONDS = 2.0
-"""The time for which changes are refused at once after one waited in vain for `_LONG_SECONDS`."""
 
 
 class Database:

@@ -62,6 +62,8 @@ _numbers = count(1)
 Headers = list[tuple[str, str]]
 RawHeaders = list[tuple[bytes, bytes]]
 """Names in small letters, and values, as a server sends them."""
+Explain = Callable[[Exception, Mapping[str, Any]], CompatgateError]
+"""Returns the error for an unexpected exception of a request with this WSGI environment."""
 
 
 class Envelope:
@@ -275,10 +277,6 @@ def note_error(error: CompatgateError, environ: Mapping[str, Any]) -> None:
         while cause is not None and cause.__traceback__ is not None:
             cause.__traceback__ = None
             cause = cause.__cause__ or cause.__context__
-
-
-Explain = Callable[[Exception, Mapping[str, Any]], CompatgateError]
-"""Returns the error for an unexpected exception of a request with this WSGI environment."""
 
 
 def install_problems(app: Flask, explain: Explain) -> None:

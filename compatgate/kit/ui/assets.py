@@ -45,6 +45,19 @@ _LOOKS: dict[str, tuple[str, Tone]] = {
     "improvement": ("■", "pass"),
     **dict.fromkeys(("ok", "passed"), ("●", "plain")),
 }
+BADGE_MEDIA = "image/svg+xml"
+Look = Literal["good", "doubtful", "bad", "neutral"]
+_COLOURS: dict[Look, str] = {
+    "good": "#2a6e2f",
+    "doubtful": "#85580a",
+    "bad": "#b3261e",
+    "neutral": "#555555",
+}
+"""Colours with enough contrast for white text (WCAG AA); the text repeats the meaning."""
+_LABEL = "#3d4450"
+_MAX_LENGTH = 64
+_NARROW, _WIDE, _MARGIN = 6.6, 11.0, 10
+"""Widths of a character and of what surrounds it; ``textLength`` fits the text to them."""
 
 
 class Asset(Struct, frozen=True):
@@ -107,21 +120,6 @@ def send_asset(name: str) -> Response:
     response.headers["Vary"] = "Accept-Encoding"
     response.headers["Cache-Control"] = _CACHE_FOREVER
     return response
-
-
-BADGE_MEDIA = "image/svg+xml"
-Look = Literal["good", "doubtful", "bad", "neutral"]
-_COLOURS: dict[Look, str] = {
-    "good": "#2a6e2f",
-    "doubtful": "#85580a",
-    "bad": "#b3261e",
-    "neutral": "#555555",
-}
-"""Colours with enough contrast for white text (WCAG AA); the text repeats the meaning."""
-_LABEL = "#3d4450"
-_MAX_LENGTH = 64
-_NARROW, _WIDE, _MARGIN = 6.6, 11.0, 10
-"""Widths of a character and of what surrounds it; ``textLength`` fits the text to them."""
 
 
 class Badge(Struct, frozen=True):

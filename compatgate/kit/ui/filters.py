@@ -42,6 +42,7 @@ _STATUSES = {
 }
 """Statuses by their mark, because colour alone is not accessible."""
 _MARKS = {status: mark for mark, found in _STATUSES.items() for status in found.split(", ")}
+_LONG_DIGEST = re.compile(r"((?:sha256:|\bvd_)[0-9a-f]{12})[0-9a-f]{8,}")
 
 
 def to_moment(value: datetime | str | int | float | None) -> datetime | None:
@@ -160,9 +161,6 @@ def shorten(digest: str | None) -> str:
         return ""
     kind, colon, rest = digest.partition(":")
     return f"{kind}:{rest[:12]}" if colon else digest[:15]
-
-
-_LONG_DIGEST = re.compile(r"((?:sha256:|\bvd_)[0-9a-f]{12})[0-9a-f]{8,}")
 
 
 def format_value(value: Any) -> str:

@@ -32,6 +32,12 @@ Kind = Literal["text", "name", "code", "number", "time", "badge", "acts"]
 _LONG = 24
 """Characters from which the text of a column is long."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+Cells = Callable[[Any], Mapping[str, Any]]
+"""Returns the cells of an item that are more than a member of it, by their columns' keys."""
+SHOWN_ROWS = 50
+"""Rows of a page of a list: a browser shows twice as many too slowly."""
+MAX_EXPORTED_ROWS = 10_000
+"""Maximum number of exported rows; the file's last line says when more exist."""
 
 
 class Act(Struct, frozen=True):
@@ -156,10 +162,6 @@ class Table(Struct, frozen=True):
         return places[0] if places and self.shown[0][1].kind != "badge" else None
 
 
-Cells = Callable[[Any], Mapping[str, Any]]
-"""Returns the cells of an item that are more than a member of it, by their columns' keys."""
-
-
 def make_table(
     listing: Listing,
     items: Iterable[Any],
@@ -246,12 +248,6 @@ def _export_value(value: Any) -> Any:
     if value is None:
         return ""
     return iso(value) if isinstance(value, datetime) else value
-
-
-SHOWN_ROWS = 50
-"""Rows of a page of a list: a browser shows twice as many too slowly."""
-MAX_EXPORTED_ROWS = 10_000
-"""Maximum number of exported rows; the file's last line says when more exist."""
 
 
 class TableQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

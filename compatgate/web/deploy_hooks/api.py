@@ -64,6 +64,8 @@ _SIGNATURE = "HTTP_X_COMPATGATE_SIGNATURE"
 _NO_ACCESS = (401, 403, 429)
 _CHALLENGES = ("WWW-Authenticate", "Retry-After")
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_ANSWERS = Returns(DeployAnswer, "The deployment is allowed; with `status=200`, any decision")
+_QUESTION = Body(DeployQuestion, examples=QUESTIONS, argument="question")
 
 
 def caller(raw: bytes, service: Service) -> Principal:
@@ -235,10 +237,6 @@ def _flat(call: Call[Any], body: dict[str, Any]) -> Reply:
     """Return the answer with the status of its decision; 200 if the tool reads no other."""
     always = getattr(call.query, "status", "200") == "200"
     return Reply(body, status=ALLOWED if always else questions.status_of(body["decision"]))
-
-
-_ANSWERS = Returns(DeployAnswer, "The deployment is allowed; with `status=200`, any decision")
-_QUESTION = Body(DeployQuestion, examples=QUESTIONS, argument="question")
 
 
 @hook("POST", "/generic", _refuse_flat, _ANSWERS, query=DeployQuery, body=_QUESTION)

@@ -27,6 +27,25 @@ from compatgate.service.cluster.admission.matching import TARGET
 KEYS = ("target", "pool", "stack", "image", "set")
 _TEXT_KEYS = ("pool", "stack", "set")
 """May be written as text, ``cuda=12.4,torch=2.4.1``: many tools carry nothing else."""
+Decision = Literal["allow", "deny", "unknown", "error"]
+"""``unknown``: no decision could be had, ask again; ``error``: the question is wrong."""
+ALLOWED, DENIED, OPEN = 200, 409, 424
+LONGEST = 1500
+"""Characters of a reason."""
+HookType = Literal[
+    "confirm-rollout",
+    "pre-rollout",
+    "rollout",
+    "confirm-traffic-increase",
+    "confirm-promotion",
+    "post-rollout",
+    "rollback",
+    "event",
+]
+TYPES: tuple[str, ...] = get_args(HookType)
+_HINT = "name the hook in the webhook's metadata, type: confirm-rollout; Flagger does not"
+_KEYS = ("driver", "target", "pool", "node")
+_EXPLAINED = 3
 
 
 def question_of(fields: Mapping[str, Any], where: str = "") -> dict[str, Any]:
@@ -52,13 +71,6 @@ def question_of(fields: Mapping[str, Any], where: str = "") -> dict[str, Any]:
         path = f"{where}.target" if where else "target"
         raise BadInput("names no target", field=path, hint="add the name of a target")
     return body
-
-
-Decision = Literal["allow", "deny", "unknown", "error"]
-"""``unknown``: no decision could be had, ask again; ``error``: the question is wrong."""
-ALLOWED, DENIED, OPEN = 200, 409, 424
-LONGEST = 1500
-"""Characters of a reason."""
 
 
 def decision_of(verdict: Mapping[str, Any]) -> Decision:
@@ -114,20 +126,6 @@ def _answer(verdict: Mapping[str, Any]) -> str:
     return "allowed, with warnings" if outcome == "warn" else "allowed"
 
 
-HookType = Literal[
-    "confirm-rollout",
-    "pre-rollout",
-    "rollout",
-    "confirm-traffic-increase",
-    "confirm-promotion",
-    "post-rollout",
-    "rollback",
-    "event",
-]
-TYPES: tuple[str, ...] = get_args(HookType)
-_HINT = "name the hook in the webhook's metadata, type: confirm-rollout; Flagger does not"
-
-
 def check_flagger(payload: Mapping[str, Any]) -> Mapping[str, str]:
     """Check that a payload is Flagger's, and return its metadata."""
     for key in ("name", "namespace"):
@@ -171,10 +169,6 @@ def answer_flagger(kind: HookType, verdict: Mapping[str, Any], link: str) -> tup
         return lines, status_of(decision)
     does = "rollback" if decision == "deny" else "no rollback"
     return f"{does}: {lines}", {"deny": ALLOWED, "allow": DENIED}.get(decision, OPEN)
-
-
-_KEYS = ("driver", "target", "pool", "node")
-_EXPLAINED = 3
 
 
 def rollout_question(body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:

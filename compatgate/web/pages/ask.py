@@ -47,6 +47,11 @@ MAX_PLACES = 40
 MAX_VERSIONS = 48
 """Versions in the list, the newest; a user can type older ones."""
 _TRIAGED = ("target", "driver", "gpu", "stack")
+_LIBRARIES = ("cuda", "cudnn", "nccl")
+_PASTED = ("target", "stack")
+"""Fields of the question that the form for pasted text sends along."""
+LONGEST_PASTE = 512 * 1024
+"""Characters of pasted text that are read."""
 
 
 class Choice(Struct, frozen=True):
@@ -86,13 +91,6 @@ def list_choices(
 def _list_failures(facts: Facts, target: Target, stack: Stack, now: datetime) -> dict[str, str]:
     verdict = evaluate(stack, target, facts=facts, now=now, with_fixes=False)
     return {f.rule: f.message for f in verdict.findings if f.outcome == "fail"}
-
-
-_LIBRARIES = ("cuda", "cudnn", "nccl")
-_PASTED = ("target", "stack")
-"""Fields of the question that the form for pasted text sends along."""
-LONGEST_PASTE = 512 * 1024
-"""Characters of pasted text that are read."""
 
 
 class ComponentChoice(Struct, frozen=True):

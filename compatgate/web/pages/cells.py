@@ -49,6 +49,8 @@ LEGEND = (
 )
 """State, class of its colour, sign, and words."""
 TONES = {state: (tone, sign, words) for state, tone, sign, words in LEGEND}
+_NOUNS = {"target": "target", "pool": "pool", "gpu": "GPU", "driver": "driver"}
+_MAX_NAMED = 3
 
 
 class CellsQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -125,10 +127,6 @@ def _show_table(ask: PageRequest[CellsQuery], usual: str) -> HtmlPage:
         "pages": _section_links(query, found) if found else (),
     }
     return HtmlPage("cells.html", "What runs where", context, table, error)
-
-
-_NOUNS = {"target": "target", "pool": "pool", "gpu": "GPU", "driver": "driver"}
-_MAX_NAMED = 3
 
 
 def _summarise(found: CellTable, rows: str, columns: CellColumns) -> str:

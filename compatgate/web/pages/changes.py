@@ -68,6 +68,7 @@ _MAX_MEANWHILE = 10
 """Revisions that a form shows which changed its document meanwhile."""
 _MAX_CHANGES = 50
 """Documents whose differences the page of an import shows."""
+_Word = Annotated[str, Meta(max_length=2000)]
 
 
 class FormPlace(Struct, frozen=True):
@@ -98,9 +99,6 @@ class FormState(Struct, frozen=True):
     effects: ChangeEffects | None = None
     rewritten: bool = False
     meanwhile: Sequence[Any] = ()
-
-
-_Word = Annotated[str, Meta(max_length=2000)]
 
 
 class FormStart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

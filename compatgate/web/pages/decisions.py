@@ -60,6 +60,8 @@ _BASIS_TEXTS = {
     "stated": "stated by the client",
     "what-if": "changed by a what-if question",
 }
+_DIGITS_OF_ID = re.compile(r"(?:vd_)?([0-9a-f]{0,32})")
+_SHORTEST_ID = 4
 
 
 @page("/decisions", nav="decisions", query=DecisionQuery)
@@ -278,10 +280,6 @@ def _make_heading(verdict: dict[str, Any]) -> str:
     _, decision = badge_decision(verdict["verdict"], allowed=verdict["allowed"])
     ending = " would be denied" if decision == "not enforced" else ""
     return f"{decision.capitalize()}: {what}{ending}"
-
-
-_DIGITS_OF_ID = re.compile(r"(?:vd_)?([0-9a-f]{0,32})")
-_SHORTEST_ID = 4
 
 
 def _suggest_verdicts(ask: PageRequest[Any], given: str, error: NotFound) -> HtmlPage | Redirect:

@@ -23,6 +23,8 @@ AuditQuery = make_page_query(AuditFilters)
 _Text = Annotated[str, Meta(max_length=64)]
 _MAX_QUESTIONS, _MAX_ROWS = 50, 200
 """What a page shows of a report; the command and REST give the whole."""
+_REFERENCE = re.compile(r"(vd_|run_|revision )[0-9a-f]+")
+_PLACES = {"vd_": "verdicts", "run_": "runs", "revision ": "revisions"}
 
 
 @page("/audit", nav="audit", query=AuditQuery)
@@ -95,10 +97,6 @@ def show_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
 def show_postmortem(ask: PageRequest[PeriodQuery]) -> HtmlPage:
     """Show what happened on all targets, and what would be answered today."""
     return _make_report(ask)
-
-
-_REFERENCE = re.compile(r"(vd_|run_|revision )[0-9a-f]+")
-_PLACES = {"vd_": "verdicts", "run_": "runs", "revision ": "revisions"}
 
 
 def _place_of(text: str) -> str | None:

@@ -71,6 +71,10 @@ _WAIVERS = {
     "expired": ("ended", "muted"),
 }
 """Words for the states of waivers, and their tones."""
+DOCUMENTS_PER_PAGE = 50
+"""Documents with their differences on one page."""
+RevisionNumber = Annotated[int, Meta(ge=0, le=LARGEST["int"])]
+RevisionQuery = make_page_query(RevisionFilters)
 
 
 @page("/entries", nav="entries", query=EntryQuery)
@@ -178,12 +182,6 @@ def change_entry(ask: PageRequest[Any]) -> Redirect:
         expected=expected_revision(form),
     )
     return Redirect(link("entries", name), f"{name} is {status} since revision {made.revision}.")
-
-
-DOCUMENTS_PER_PAGE = 50
-"""Documents with their differences on one page."""
-RevisionNumber = Annotated[int, Meta(ge=0, le=LARGEST["int"])]
-RevisionQuery = make_page_query(RevisionFilters)
 
 
 @page("/revisions", nav="revisions", query=RevisionQuery)

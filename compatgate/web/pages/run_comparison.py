@@ -36,6 +36,11 @@ MAX_DRAWN_PAIRS = 6
 """Maximum number of drawn metrics; the table has all."""
 _WORST_FIRST = ("regression", "inconclusive", "improvement", "ok")
 Arm = Literal["A", "B"]
+Specs = Mapping[str, Mapping[str, MetricSpec]]
+"""Declared metrics, by workload and metric."""
+MAX_DRAWN = 12
+"""Maximum number of drawn metrics; the table has all."""
+_BINS = 24
 
 
 class MeasuredPart(Struct, frozen=True):
@@ -97,10 +102,6 @@ def _sku(name: str, gpus: Gpus) -> str:
         return resolve_gpu(name, gpus).sku
     except BadInput:
         return name
-
-
-Specs = Mapping[str, Mapping[str, MetricSpec]]
-"""Declared metrics, by workload and metric."""
 
 
 class ComparedValue(Struct, frozen=True):
@@ -217,11 +218,6 @@ def _judged_specs(body: dict[str, Any]) -> dict[str, MetricSpec]:
         return {}
     judged = msgspec.convert(body["judgement"], WorkloadJudgement)
     return {m.name: MetricSpec(m.unit, m.better, m.tolerance) for m in judged.metrics}
-
-
-MAX_DRAWN = 12
-"""Maximum number of drawn metrics; the table has all."""
-_BINS = 24
 
 
 class OverlayBin(Struct, frozen=True):

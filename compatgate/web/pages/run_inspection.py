@@ -36,6 +36,11 @@ _BETTER = {
     "higher": "Higher is better",
     "either": "It should not change in either direction",
 }
+_LOW, _HIGH = 0.05, 0.95
+MAX_SHOWN_VALUES = 500
+"""Maximum number of shown values of a metric; the API has all values."""
+MAX_DRAWN_METRICS = 6
+"""Maximum number of metrics on a run's page; with more, each step has its own page."""
 
 
 def explain_judgement(metric: MetricJudgement) -> list[str]:
@@ -97,9 +102,6 @@ def _is_beyond_tolerance(
 def _percent(share: float) -> str:
     text = f"{100 * share:.1f}" if share < 0.0995 else f"{100 * share:.3g}"
     return f"{text.removesuffix('.0')} %"
-
-
-_LOW, _HIGH = 0.05, 0.95
 
 
 class Band(Struct, frozen=True):
@@ -206,12 +208,6 @@ def metric_history(past: Iterable[PastStep], family: str | None) -> dict[str, li
                 point = Point(*about, *spread, *counted, known)
                 found.setdefault(metric.name, []).insert(0, point)
     return found
-
-
-MAX_SHOWN_VALUES = 500
-"""Maximum number of shown values of a metric; the API has all values."""
-MAX_DRAWN_METRICS = 6
-"""Maximum number of metrics on a run's page; with more, each step has its own page."""
 
 
 class MetricView(Struct, frozen=True):

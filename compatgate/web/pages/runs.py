@@ -48,6 +48,17 @@ from compatgate.web.pages.run_inspection import (
 
 STATES = ("active", "ended", "queued", *ACTIVE, *ENDED)
 RunsQuery = make_page_query(RunFilters)
+RunForm = msgspec.defstruct(
+    "RunForm",
+    [(name, str, "") for name in RunRequest.__struct_fields__],
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+)
+"""The form's values as text."""
+_MAX_COMPARABLE = 20
+_REPEATED = ("suite", "target", "pool", "image", "entry", "host")
+"""Members of a run that the form for another one begins with."""
 
 
 @page("/runs", nav="runs", query=RunsQuery)
@@ -97,16 +108,6 @@ def run_seconds(run: RunRow) -> float | None:
     return round((run.finished_at - run.started_at).total_seconds(), 1)
 
 
-RunForm = msgspec.defstruct(
-    "RunForm",
-    [(name, str, "") for name in RunRequest.__struct_fields__],
-    frozen=True,
-    forbid_unknown_fields=True,
-    kw_only=True,
-)
-"""The form's values as text."""
-
-
 @page("/runs/new", scope="operate", nav="runs", query=RunForm)
 def show_run_form(ask: PageRequest[Any]) -> HtmlPage:
     """Show the form for new runs."""
@@ -146,11 +147,6 @@ def submit_run(ask: PageRequest[Any]) -> Redirect:
     if len(made) == 1:
         return Redirect(link("runs", made[0].id), "Queued the run.")
     return Redirect(link("runs"), f"Queued {len(made)} runs, one for each GPU and driver.")
-
-
-_MAX_COMPARABLE = 20
-_REPEATED = ("suite", "target", "pool", "image", "entry", "host")
-"""Members of a run that the form for another one begins with."""
 
 
 @page("/runs/<id>", nav="runs")

@@ -42,6 +42,7 @@ _PROPOSED = 50
 _CHOICES = 200
 _STATES = ("proposed", "approved", "replaced", "refused")
 BaselinesQuery = make_page_query(BaselineFilters)
+HostsQuery = make_page_query(HostFilters)
 
 
 class HostState(Struct, frozen=True):
@@ -77,9 +78,6 @@ def describe_hours(quiet: MaintenanceWindow) -> str:
     """Format a window as ``20:00 to 06:00 Europe/Berlin, every day``."""
     days = ", ".join(quiet.days) or "every day"
     return f"{quiet.start} to {quiet.end} {quiet.timezone}, {days}"
-
-
-HostsQuery = make_page_query(HostFilters)
 
 
 @page("/hosts", nav="hosts", query=HostsQuery)
