@@ -146,9 +146,10 @@ class AdmissionDesk:
     def answer(self, raw: bytes, environ: Mapping[str, Any]) -> HookAnswer:
         """Answer a request; may wait for images, and for the log of decisions."""
         opened = self._open(raw, environ)
-        return opened if isinstance(opened, HookAnswer) else self._decide(opened)
+        return opened if isinstance(opened, HookAnswer) else self.decide(opened)
 
-    def _decide(self, opened: OpenRequest) -> HookAnswer:
+    def decide(self, opened: OpenRequest) -> HookAnswer:
+        """Answer a request; may wait."""
         return self._finish(opened, self._admission.decide(opened.review))
 
     async def answer_soon(
@@ -184,7 +185,7 @@ class AdmissionDesk:
         review, began = opened.review, perf_counter()
         records = self._admission.recall(review)
         if records is None:
-            return await in_thread(self._decide, opened)
+            return await in_thread(self.decide, opened)
         if records:
             try:
                 await waiters.wait_for(self._service.gate.submit(records), review.left_s)
