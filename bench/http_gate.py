@@ -39,7 +39,7 @@ from compatgate.service.app import Rooms
 
 if TYPE_CHECKING:
     from compatgate.service.gate.decisions.batch_store import CommitMode
-    from compatgate.web.access import AccessLevel
+    from compatgate.web.service import AccessLevel
 
 CONNECTIONS = 16
 STACKS = 20

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wsgiref.types import WSGIApplication
 
     from compatgate.client import Client
-    from compatgate.client.derived import Operation
+    from compatgate.client.request import Operation
 
 P = ParamSpec("P")
 Body = dict[str, Any]

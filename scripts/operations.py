@@ -36,8 +36,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import Any, Literal
 
-from compatgate.client.derived import listing, single, stream
-from compatgate.client.request import Moment, Request
+from compatgate.client.request import Moment, Request, listing, single, stream
 from compatgate.kit.http.schemas import Page
 '''
 

@@ -41,15 +41,13 @@ def _with_secret(made: Body) -> Body:
 def _revoke(args: argparse.Namespace) -> Body:
     """Revoke a token; with ``--last-admin`` even the last admin token, which no server does."""
     if not args.last_admin:
-        answer: Body = REVOKE.ask(args)
-        return answer
+        return dict(REVOKE.ask(args))
     if server_of(args):
         what, hint = "does not work with --server", "run it with --database on the server's machine"
         raise BadInput(what, field="--last-admin", hint=hint)
     with open_rooms(args) as rooms:
         token = rooms.tokens.revoke(args.name, by=_WHO, even_last_admin=True)
-    revoked: Body = to_builtins(token.to_body())
-    return revoked
+    return dict(to_builtins(token.to_body()))
 
 
 REVOKE = Row(
@@ -148,15 +146,12 @@ def run_login(args: argparse.Namespace) -> int:
         described = gate.send(Operations.describe_sign_in.request())
         tokens = sign_in(described, _show)
         access_token = tokens.access_token if described.access_token else None
-        request = Operations.open_session.request(
-            tokens.id_token, access_token=access_token or None
-        )
-        made = gate.send(request)
+        open_session = Operations.open_session.request
+        made = gate.send(open_session(tokens.id_token, access_token=access_token or None))
     name = made.session.email or made.session.name or made.session.subject
-    kept = store_credential(
-        Credential(url, made.secret, made.session.id, name, made.session.expires_at)
-    )
-    end = format_json_time(iso(made.session.expires_at))
+    expires_at = made.session.expires_at
+    kept = store_credential(Credential(url, made.secret, made.session.id, name, expires_at))
+    end = format_json_time(iso(expires_at))
     print(f"signed in to {url} as {strip_controls(name)} until {end}")
     say(f"the session is kept in {kept}")
     return 0

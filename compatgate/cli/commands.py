@@ -226,7 +226,6 @@ def _name_option(argument: Argument) -> str:
 
 
 def _settings(option: Option, path: str) -> Settings:
-    """Return what the declaration of an argument says about its option."""
     argument = option.argument
     about = argument.about.removeprefix("true: ").replace("`", "") or argument.name
     if argument.place == "path" and not argument.about:  # of what the path names before it
@@ -255,7 +254,6 @@ def values_of(args: argparse.Namespace, row: Row) -> Body:
 
 
 def _split(text: str, flag: str, choices: Sequence[str]) -> list[str]:
-    """Return the parts of a list; each is one of the choices, if there are some."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     hint = f"of {', '.join(choices)}" if choices else ""
     if not parts:

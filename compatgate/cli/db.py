@@ -21,7 +21,6 @@ from compatgate.service.recovery.backup.checks import print_checks
 
 if TYPE_CHECKING:
     from compatgate.kit.database.database import Database
-    from compatgate.service.runs.queue.pruning import PruneReport
 
 _AGES = {
     "logs": "--run-logs-older-than",
@@ -102,13 +101,11 @@ def run_restore(args: argparse.Namespace) -> int:
         "aside": report.aside,
         "chain": chain,
     }
-    latest = content.latest_at or "an empty log"
+    latest, size = content.latest_at or "an empty log", f"{content.rows} rows"
+    intact = f"the audit chain is intact: {chain.links} links, {chain.decisions} decisions"
     lines = [
-        f"{report.database}: restored the state of {latest}, schema {report.schema},"
-        f" {content.rows} rows",
-        f"the audit chain is intact: {chain.links} links, {chain.decisions} decisions"
-        if chain.ok
-        else f"THE AUDIT CHAIN IS NOT INTACT: {chain.problems[0]}",
+        f"{report.database}: restored the state of {latest}, schema {report.schema}, {size}",
+        intact if chain.ok else f"THE AUDIT CHAIN IS NOT INTACT: {chain.problems[0]}",
     ]
     lines += [f"the earlier data is in {report.aside}"] if report.aside else []
     print_answer(args.format, answer, "\n".join(lines))
@@ -204,7 +201,6 @@ hosts: --hosts-unseen-for DURATION
     FORMAT,
 )
 def _prune(args: argparse.Namespace) -> int:
-    """Remove old data, and print a summary."""
     from compatgate.kit.database.opening import open_database
     from compatgate.service.runs.queue.pruning import PruneAges, prune_database
 
@@ -218,22 +214,20 @@ def _prune(args: argparse.Namespace) -> int:
         raise BadInput("no data to remove is selected", field="db prune", hint=hint)
     with closing(open_database(args.database)) as database:
         found = prune_database(database, PruneAges(**ages), by=user_name(), dry_run=args.dry_run)
-    return print_answer(args.format, found.to_json(), "\n".join(_list_pruned(found)))
-
-
-def _list_pruned(found: PruneReport) -> Iterator[str]:
+    lines = []
     for what, part in (("logs", found.logs), ("reports", found.reports)):
         if part:
             size = f"{part.runs} runs, {part.bytes / 2**20:.1f} MiB"
-            yield f"{what} of runs that ended before {format_time(part.before)}: {size}"
-    if found.hosts:
-        yield f"hosts unseen since {format_time(found.hosts.before)}: {len(found.hosts.hosts)}"
-        for name, seen in found.hosts.hosts.items():
-            yield f"  {strip_controls(name)}, last seen {format_time(seen)}"
+            lines.append(f"{what} of runs that ended before {format_time(part.before)}: {size}")
+    if hosts := found.hosts:
+        lines.append(f"hosts unseen since {format_time(hosts.before)}: {len(hosts.hosts)}")
+        for name, seen in hosts.hosts.items():
+            lines.append(f"  {strip_controls(name)}, last seen {format_time(seen)}")
     if found.nothing:
-        yield "nothing to remove"
+        lines.append("nothing to remove")
     elif found.dry_run:
-        yield "dry run: no data was removed"
+        lines.append("dry run: no data was removed")
+    return print_answer(args.format, found.to_json(), "\n".join(lines))
 
 
 run = Group(

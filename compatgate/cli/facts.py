@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from compatgate.catalog import browse, open_library
 from compatgate.catalog.checks import origins, verify
@@ -16,9 +16,6 @@ from compatgate.kit.cli.output import list_fields, print_answer
 from compatgate.kit.cli.parser import add_overlays
 from compatgate.kit.cli.terminal import paint, say, wants_colour, width_of, wrap
 from compatgate.kit.cli.usage import action
-
-if TYPE_CHECKING:
-    pass
 
 _MEANING = {
     "published": "",
@@ -33,9 +30,8 @@ def _list(args: argparse.Namespace) -> int:
     records = {}
     for name in library.names:
         document = library.document(name)
-        records[title(name)] = {
-            part: len(document[part]) for part in browse.keyed_lists(name, document)
-        }
+        parts = browse.keyed_lists(name, document)
+        records[title(name)] = {part: len(document[part]) for part in parts}
     overlays = [overlay.label for overlay in library.overlays]
     packages = {title(name) for name in library.names if name.startswith("packages/")}
     tables = {name: counts for name, counts in records.items() if name not in packages}
@@ -74,7 +70,12 @@ def _show(args: argparse.Namespace) -> int:
             part: [browse.record_name(record, key) for record in document[part]]
             for part, key in keys.items()
         }
-        return print_answer(args.format, names, lambda: _format_names(names))
+        lines = []
+        for part, of_part in names.items():
+            line = "  ".join(f"'{name}'" if " " in name else name for name in of_part)
+            rows = wrap(line, width_of(sys.stdout) - 2)
+            lines += [_paint_bold(part), *(f"  {row}" for row in rows)]
+        return print_answer(args.format, names, "\n".join(lines))
     found = browse.find_records(source, document, args.key)
     return print_answer(
         args.format,
@@ -85,15 +86,6 @@ def _show(args: argparse.Namespace) -> int:
             for record in records
         ),
     )
-
-
-def _format_names(names: dict[str, list[str]]) -> str:
-    lines = []
-    for part, of_part in names.items():
-        line = "  ".join(f"'{name}'" if " " in name else name for name in of_part)
-        rows = wrap(line, width_of(sys.stdout) - 2)
-        lines += [_paint_bold(part), *(f"  {row}" for row in rows)]
-    return "\n".join(lines)
 
 
 def format_record(heading: str, record: Mapping[str, Any], key: Sequence[str] = ()) -> str:

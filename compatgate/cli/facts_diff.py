@@ -23,6 +23,7 @@ from compatgate.kit.cli.options import DATABASE, FORMAT
 from compatgate.kit.cli.output import print_answer
 from compatgate.kit.cli.terminal import say, wants_colour, width_of
 from compatgate.kit.cli.usage import action
+from compatgate.kit.database.database import ENVIRONMENT, resolve_url
 from compatgate.kit.sections import text_lines
 from compatgate.service.changes.comparison.matrix_sections import report_facts
 from compatgate.service.changes.comparison.schemas import EntryWhatIfBody
@@ -70,7 +71,11 @@ def run(args: argparse.Namespace) -> int:
         versions = [(*key_of(one), one, 0) for one in documents]
         before, after = (build(versions, side.facts, 0) for side in (old, new))
         worse = _compare(document, before, after, None)
-    elif _database_exists(args.database):
+    elif (
+        args.database
+        or os.environ.get(ENVIRONMENT)
+        or Path(str(resolve_url(None).database)).exists()  # the user's database
+    ):
         from compatgate.service.changes.comparison.recorded import list_newest_verdicts
         from compatgate.service.matrix.snapshots.reader import Snapshots
         from compatgate.service.runs.evidence.evidence import StoredEvidence
@@ -89,15 +94,6 @@ def run(args: argparse.Namespace) -> int:
         hint = "name a matrix with --matrix, or a database with --database"
         say(f"no verdicts were compared: {hint}")
     return 1 if worse else 0
-
-
-def _database_exists(named: str | None) -> bool:
-    """Tell whether a database is named, or the user's database exists."""
-    from compatgate.kit.database.database import ENVIRONMENT, resolve_url
-
-    if named or os.environ.get(ENVIRONMENT):
-        return True
-    return Path(str(resolve_url(None).database)).exists()
 
 
 def _compare(
@@ -132,10 +128,9 @@ def _compare(
             "changed": [_describe_verdict(one) for one in changed],
             "not_asked": unread,
         }
-    worse = [
-        e for of_target in entries.values() for e in of_target if e.change in ("breaks", "worsens")
-    ]
-    return bool(worse) or any(_weigh(one) < 0 for one in changed)
+    every = (entry for of_target in entries.values() for entry in of_target)
+    is_worse = any(entry.change in ("breaks", "worsens") for entry in every)
+    return is_worse or any(_weigh(one) < 0 for one in changed)
 
 
 def _weigh(verdict: Subject) -> int:

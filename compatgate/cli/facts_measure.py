@@ -30,7 +30,7 @@ from compatgate.kit.files import replacing
 if TYPE_CHECKING:
     from compatgate.discovery.wheels.index import IndexFile, PackageIndex
     from compatgate.discovery.wheels.measure import MeasureOptions, Progress
-    from compatgate.discovery.wheels.on_demand import WheelSource, WheelSources
+    from compatgate.discovery.wheels.on_demand import WheelSources
 
 _HEADING = ("package", "version")
 _LONGEST_HOURS = 6.0
@@ -118,6 +118,7 @@ def _measure(
     from compatgate.discovery.registry.transport import Transport
     from compatgate.discovery.wheels.index import PackageIndex
     from compatgate.discovery.wheels.measure import describe_url, measure_file, measure_path
+    from compatgate.discovery.wheels.on_demand import WheelSource, known_places
 
     if "://" not in what and (what.endswith(".whl") or os.path.exists(what)):
         yield measure_path(what, options, progress)
@@ -132,7 +133,11 @@ def _measure(
                 yield measure_file(describe_url(what), index, transport, options, progress)
             return
         failed: CompatgateError | None = None
-        for source in _list_sources(what, args, sources):
+        # the places of a release, where each file is one source, then the index
+        listed = []
+        for place in known_places(*_read_release(what), _platform_of(args), sources):
+            listed += [replace(place, files=(file,)) for file in place.files] or [place]
+        for source in (*listed, WheelSource(title="the index")):
             try:
                 with Transport(source.transport or ImageOptions(), deadline) as transport:
                     urls = (source.index,) if source.index else sources.indexes
@@ -146,20 +151,7 @@ def _measure(
             raise failed
 
 
-def _list_sources(
-    what: str, args: argparse.Namespace, sources: WheelSources
-) -> Iterator[WheelSource]:
-    """Yield the places of a release, then the indexes; each file of a place is one source."""
-    from compatgate.discovery.wheels.on_demand import WheelSource, known_places
-
-    for place in known_places(*_read_release(what), _platform_of(args), sources):
-        files = [(file,) for file in place.files]
-        yield from [replace(place, files=file) for file in files] or [place]
-    yield WheelSource(title="the index")
-
-
 def _platform_of(args: argparse.Namespace) -> Platform:
-    """Return the platform of the wheels: the stated one, else this machine's."""
     wanted = args.platform or f"linux-{platform.machine()}"
     return Platform(
         "windows" if wanted.startswith("windows") else "linux",
@@ -169,7 +161,6 @@ def _platform_of(args: argparse.Namespace) -> Platform:
 
 
 def _choose(what: str, args: argparse.Namespace, index: PackageIndex) -> list[IndexFile]:
-    """Return the wheels of a release on an index: all, or the one for the platform."""
     from compatgate.discovery.wheels.index import choose_wheel
 
     files = index.wheels(*_read_release(what))
@@ -183,7 +174,6 @@ def _choose(what: str, args: argparse.Namespace, index: PackageIndex) -> list[In
 
 
 def _read_release(what: str) -> tuple[str, str]:
-    """Read ``NAME==VERSION``."""
     try:
         requirement = Requirement(what)
     except InvalidRequirement:

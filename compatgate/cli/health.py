@@ -107,20 +107,13 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_log(path: str, driver: Version | None) -> tuple[dict[str, Any], Health | None]:
-    from compatgate.canary.health import judge_health
-
-    errors, problem = _read(path, driver)
-    document = _document(errors, name_input(path))
-    document["problem"] = problem
-    return document, judge_health(None, (), None, errors.events())
-
-
-def _read(path: str, driver: Version | None) -> tuple[KernelErrors, str | None]:
-    from compatgate.canary.health import read_log
+    from compatgate.canary.health import judge_health, read_log
 
     facts = load_facts()
     with open_input(path, "--dmesg") as stream:
-        return read_log(stream, facts.xid, driver, facts.error_signatures)
+        errors, problem = read_log(stream, facts.xid, driver, facts.error_signatures)
+    document = _document(errors, name_input(path)) | {"problem": problem}
+    return document, judge_health(None, (), None, errors.events())
 
 
 def _read_host(driver: Version | None) -> tuple[dict[str, Any], Health | None]:
@@ -166,9 +159,6 @@ def _document(errors: KernelErrors, source: str, answer: SmiAnswer | None = None
         "log": source,
         "problem": None,
     }
-
-
-# --- text -----------------------------------------------------------------------------------
 
 
 def _format(document: dict[str, Any], health: Health | None) -> str:
@@ -219,21 +209,15 @@ def _list_event(event: dict[str, Any]) -> list[str]:
         ("MIG", f"GPU instance {instance}" if instance is not None else ""),
         ("said", event["message"][:200]),
     ]
-    return [
-        strip_controls(title),
-        *(line for name, text in rows if text for line in _row(name, text)),
-    ]
+    lines = [line for name, text in rows if text for line in _row(name, text)]
+    return [strip_controls(title), *lines]
 
 
 def _row(name: str, text: str) -> list[str]:
     return wrap_beside(f"{'':<9}{name:<9}  ", text, width_of(sys.stdout))
 
 
-# --- reports to a gate ---------------------------------------------------------------------
-
-
 def _report(args: argparse.Namespace) -> int:
-    """Report once, or at an interval; return 0."""
     if args.every and args.dmesg == "-":
         what = "cannot be combined with --every: standard input can be read only once"
         raise BadInput(what, field="--dmesg", hint="omit --every")

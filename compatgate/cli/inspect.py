@@ -99,7 +99,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read(args: argparse.Namespace, what: str) -> InspectionResult:
-    """Read an input by its kind: the first that fits."""
     from compatgate.discovery.image.local import is_local_image
 
     if args.lock:
@@ -120,9 +119,8 @@ def _read(args: argparse.Namespace, what: str) -> InspectionResult:
     exists = os.path.exists(what)
     if is_local_image(what) or not (exists or what.startswith(("/", ".", "~"))):
         image = read_image_reference(what, None, load_facts())
-        return InspectionResult(
-            Inspection(image.stack_body, image.observations, image.conflicts, image.open)
-        )
+        inspection = Inspection(image.stack_body, image.observations, image.conflicts, image.open)
+        return InspectionResult(inspection)
     if exists:
         from compatgate.discovery.local import inspect_path
 
@@ -154,8 +152,7 @@ def _measure_wheels(found: InspectionResult, what: str, *, network: bool) -> Ins
 def _inspect_lockfile(path: str) -> InspectionResult:
     from compatgate.discovery.lockfiles.read import read_lockfile
 
-    known = load_facts().packages
-    data = read_bytes(path, "--lock")
+    known, data = load_facts().packages, read_bytes(path, "--lock")
     reading = read_lockfile(Path(path), data, known=known, platform=Platform())
     stack, disagreements = settle(reading.observations, reading.arch)
     conflicts = (*reading.conflicts, *disagreements)
@@ -186,22 +183,16 @@ def _format(what: str, inspection: Inspection, records: tuple[Record, ...] = ())
     sections["packages, by their own files"] = [
         (name, _one_line(describe_contents(one))) for name, one in measured.items()
     ]
-    sections["seen"] = [
-        (
-            seen.component,
-            f"{_one_line(seen.version)}  "
-            + paint(f"{_one_line(seen.origin)} ({seen.confidence})", "dim", colour=colour),
-        )
-        for seen in inspection.observations
-    ]
+    sections["seen"] = []
+    for seen in inspection.observations:
+        origin = paint(f"{_one_line(seen.origin)} ({seen.confidence})", "dim", colour=colour)
+        sections["seen"].append((seen.component, f"{_one_line(seen.version)}  {origin}"))
     sections["measured"] = []
     for record in records:
         digest = paint(f"sha256 {record.sha256}", "dim", colour=colour)
         code = dict.fromkeys(name for one in record.libraries for name in (*one.sass, *one.ptx))
-        carries = " ".join(code) or "no GPU code"
-        sections["measured"].append(
-            (record.package, f"{_one_line(record.wheel)}  {carries}  {digest}")
-        )
+        text = f"{_one_line(record.wheel)}  {' '.join(code) or 'no GPU code'}  {digest}"
+        sections["measured"].append((record.package, text))
     sections["conflicts"] = [(c.component, _one_line(c.message)) for c in inspection.doubts]
     lines = [paint(_one_line(what), "bold", colour=colour)]
     if not inspection.stack:

@@ -32,10 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "detect driver, GPUs and stack of a machine, process, container or node",
     ),
     "health": ("cli.health", "find GPU errors in a kernel log, with actions"),
-    "triage": (
-        "cli.triage",
-        "find the cause of an error, and check a stack for that cause",
-    ),
+    "triage": ("cli.triage", "find the cause of an error, and check a stack for that cause"),
     "explain": ("cli.explain", "explain a rule: check, reason and fix"),
     "env": ("cli.env", "print build variables for machines without a GPU"),
     "require": ("cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
@@ -45,21 +42,15 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "cli.gate.comparison:run_plan",
         "plan an upgrade of driver or CUDA: effects, canary runs and rollout order",
     ),
-    "upgrade": (
-        "cli.upgrades",
-        "propose, start, stop and roll back upgrades",
-    ),
+    "upgrade": ("cli.nodes:run_upgrade", "propose, start, stop and roll back upgrades"),
     "matrix": ("cli.matrix", "import, export and compare the blessed matrix"),
     "nodes": ("cli.nodes", "list nodes and their reported state"),
     "notices": ("cli.audit:run_notices", "list incidents and act on them"),
     "canary": ("cli.canary", "run canaries on staging hosts and judge measurements"),
     "serve": ("cli.serve", "run the gate as a service"),
-    "k8s": (
-        "cli.cluster",
-        "manage a Kubernetes cluster: manifests, nodes, audit of running pods",
-    ),
+    "k8s": ("cli.cluster", "manage a Kubernetes cluster: manifests, nodes, audit of running pods"),
     "attest": ("cli.attest", "sign a verdict"),
-    "verify": ("cli.verify", "verify a signed verdict, offline"),
+    "verify": ("cli.attest:run_verify", "verify a signed verdict, offline"),
     "worker": ("cli.worker", "run canaries on staging hosts"),
     "bundle": ("cli.gate.bundle", "export the gate's state for offline use"),
     "login": ("cli.access:run_login", "sign in to a gate as a person"),
@@ -67,10 +58,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "whoami": ("cli.access:run_whoami", "show the identity that the gate sees"),
     "token": ("cli.access:run_token", "create, list and revoke access tokens"),
     "audit": ("cli.audit", "read and verify audit log and decisions"),
-    "report": (
-        "cli.audit:REPORT",
-        "report the decisions for a target, with today's verdicts",
-    ),
+    "report": ("cli.audit:REPORT", "report the decisions for a target, with today's verdicts"),
     "doctor": ("cli.db:run_doctor", "find problems of an installation, with fixes"),
     "db": ("cli.db", "create, migrate, back up, restore, verify and prune the database"),
 }
@@ -96,7 +84,12 @@ examples:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; return the exit status, which `_EXAMPLES` explains."""
     gc.set_threshold(_NEW_OBJECTS)
-    _prepare_output()
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
+    elif (sys.stdout.encoding or "").lower() != "utf-8":
+        from compatgate.kit.cli.terminal import escape_unencodable
+
+        escape_unencodable(sys.stdout)
     try:
         status = _run(list(sys.argv[1:] if argv is None else argv))
         sys.stdout.flush()
@@ -143,16 +136,6 @@ def _run(argv: list[str]) -> int:
     return load_command(COMMANDS[name][0]).run(args)
 
 
-def _prepare_output() -> None:
-    """Make standard output accept every text, also if it is closed or its encoding is limited."""
-    if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
-    elif (sys.stdout.encoding or "").lower() != "utf-8":
-        from compatgate.kit.cli.terminal import escape_unencodable
-
-        escape_unencodable(sys.stdout)
-
-
 def _drop_output() -> None:
     """Discard unwritten output, so that Python does not complain at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -195,7 +178,6 @@ def _usage(name: str) -> int:
 
 
 def _report(error: Exception) -> int:
-    """Print an error on one line; return the exit status."""
     from compatgate.kit.cli.terminal import strip_controls
 
     status = EXIT_USAGE

@@ -85,7 +85,10 @@ def _look(args: argparse.Namespace) -> dict[str, Any]:
 def render_probe(document: dict[str, Any]) -> str:
     """Return the document as text that fits the terminal."""
     width = width_of(sys.stdout)
-    lines = [*_host_lines(document, width), *_subject_lines(document), ""]
+    lines = list(_host_lines(document, width))
+    if process := document.get("process"):
+        lines += ["", *_process_lines(process)]
+    lines.append("")
     stack = {k: v for k, v in document["stack"].items() if k not in ("open", "conflicts")}
     lines.append("stack" if stack else "stack: no CUDA library and no framework was found")
     for name, value in stack.items():
@@ -125,13 +128,6 @@ def _host_lines(document: dict[str, Any], width: int) -> Iterator[str]:
             yield f"GPU     {gpu['devices']} x {gpu['product']}"
     if not host["gpus"]:
         yield "GPU     no NVIDIA GPU was found on this machine"
-
-
-def _subject_lines(document: dict[str, Any]) -> Iterator[str]:
-    """Yield the process and its libraries."""
-    if process := document.get("process"):
-        yield ""
-        yield from _process_lines(process)
 
 
 def _process_lines(process: dict[str, Any]) -> Iterator[str]:

@@ -56,13 +56,13 @@ try:
     {{"pool": {{"driver": "535.104.05", "gpu": "A100-SXM4-80GB"}},
      "stack": {{"cuda": "12.4", "arch": ["sm_80", "compute_80"]}}}}'"""
 _NOT_FAR = {
-    "database": "it has none",
-    "decision_commit": "it has no database",
-    "start_empty": "it has no database",
-    "matrix": "the matrix comes with the bundle",
-    "facts": "the overlays of the central gate come with the bundle",
-    "signing_key": "it keeps no verdicts; the central gate signs",
-    "oidc": "sessions need a database; name callers with --caller-token",
+    "--database": "it has none",
+    "--decision-commit": "it has no database",
+    "--start-empty": "it has no database",
+    "--matrix": "the matrix comes with the bundle",
+    "--facts": "the overlays of the central gate come with the bundle",
+    "--signing-key": "it keeps no verdicts; the central gate signs",
+    "--oidc": "sessions need a database; name callers with --caller-token",
 }
 """Options that mean nothing for a far gate, and why."""
 
@@ -103,8 +103,7 @@ def _serve(settings: ServeSettings) -> int:
     from compatgate.web.server import ServerOptions, is_loopback, listen, serve, url_of
 
     logs.configure(settings.args.log_format, settings.args.log_level)
-    is_far = check_far(settings)
-    commit, tls = read_commit(settings), read_certificate(settings)
+    is_far, commit, tls = check_far(settings), read_commit(settings), read_certificate(settings)
     listener = listen(settings.host, settings.port)
     local = is_loopback(listener)
     web = read_web(settings, tls, local=local)
@@ -143,16 +142,16 @@ def _serve(settings: ServeSettings) -> int:
 
 def check_far(settings: ServeSettings) -> bool:
     """Return whether the settings describe a far gate."""
-    options = vars(settings.args)
+    options = {f"--{name.replace('_', '-')}": one for name, one in vars(settings.args).items()}
     if settings.bundle is None:
-        for name in ("bundle_key", "bundle_token", "caller_token"):
-            if options[name]:
-                raise BadInput("needs --bundle URL", field=f"--{name.replace('_', '-')}")
+        for option in ("--bundle-key", "--bundle-token", "--caller-token"):
+            if options[option]:
+                raise BadInput("needs --bundle URL", field=option)
         return False
-    for name, why in _NOT_FAR.items():
-        if options[name]:
-            field, hint = f"--{name.replace('_', '-')}", f"a far gate: {why}"
-            raise BadInput("cannot be combined with --bundle", field=field, hint=hint)
+    for option, why in _NOT_FAR.items():
+        if options[option]:
+            hint = f"a far gate: {why}"
+            raise BadInput("cannot be combined with --bundle", field=option, hint=hint)
     if not settings.bundle_keys:
         hint = "the public key of the central gate's serve --signing-key"
         raise BadInput("--bundle needs a trusted key", field="--bundle-key", hint=hint)
@@ -166,9 +165,8 @@ def read_commit(settings: ServeSettings) -> CommitMode:
     mode = settings.commit
     if mode == "async":
         if resolve_url(settings.args.database).drivername == "sqlite":
-            field = "--decision-commit"
-            if not settings.args.decision_commit:
-                field = "COMPATGATE_DECISION_COMMIT"
+            stated = settings.args.decision_commit
+            field = "--decision-commit" if stated else "COMPATGATE_DECISION_COMMIT"
             hint = "omit the option: SQLite always waits for the disk"
             raise BadInput("async needs PostgreSQL", field=field, value=mode, hint=hint)
         say(_ASYNC_WARNING)
@@ -195,8 +193,9 @@ def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: boo
     from compatgate.web.service import Settings
 
     overlays, lifetime = settings.args.facts, settings.session_lifetime
-    anonymous, public_url = settings.anonymous, settings.public_url
-    webhook, key = settings.webhook_url, settings.webhook_key
+    anonymous, public_url, webhook = settings.anonymous, settings.public_url, None
+    if settings.webhook_url:
+        webhook = read_webhook(settings.webhook_url, settings.webhook_key, public_url)
     if anonymous is None:  # only a loopback address opens scopes by itself
         anonymous = frozenset(LOOPBACK_SCOPES.split(",") if local else ())
     return Settings(
@@ -216,7 +215,7 @@ def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: boo
         rate=settings.rate,
         anonymous_rate=settings.anonymous_rate,
         sessions=SessionLimits(lifetime, min(lifetime, settings.session_idle)),
-        incident_webhook=read_webhook(webhook, key, public_url) if webhook else None,
+        incident_webhook=webhook,
     )
 
 
@@ -256,8 +255,7 @@ def read_wheels(settings: ServeSettings) -> WheelSettings:
 
     indexes, places = settings.indexes, frozenset(settings.wheel_places)
     hosts = frozenset(urlsplit(url).netloc.rpartition("@")[2] for url in indexes)
-    networks = settings.index_networks
-    transport = ImageOptions(registries=hosts, internal=False, networks=networks)
+    transport = ImageOptions(registries=hosts, internal=False, networks=settings.index_networks)
     known = places and {one.name for one in load_facts(settings.args.facts).wheel_places.places}
     for name in sorted(places - known):
         hint = f"one of {', '.join(sorted(known))}"
@@ -266,7 +264,6 @@ def read_wheels(settings: ServeSettings) -> WheelSettings:
 
 
 def _prepare(settings: ServeSettings, commit: CommitMode, *, local: bool) -> Callable[[], Rooms]:
-    """Prepare the gate, and return the function that opens it in each process."""
     from compatgate.web.startup import StartOptions, prepare
 
     images, wheels = read_images(settings), read_wheels(settings)
@@ -331,15 +328,9 @@ def get_bundle(settings: ServeSettings) -> BundleKeeper:
         raise BadInput("is too short", field="--max-stale", value=stated, hint=hint)
     token_file = Path(settings.bundle_token) if settings.bundle_token else None
     central = Central(url, "" if token_file else os.environ.get(TOKEN, ""), token_file)
-    bundle = BundleKeeper(
-        BundleOptions(
-            central,
-            read_bundle_keys(settings.bundle_keys, "--bundle-key"),
-            open_state_folder(make_url(url), settings.state),
-            every_s,
-            max_stale,
-        )
-    )
+    keys = read_bundle_keys(settings.bundle_keys, "--bundle-key")
+    folder = open_state_folder(make_url(url), settings.state)
+    bundle = BundleKeeper(BundleOptions(central, keys, folder, every_s, max_stale))
     bundle.prepare()
     revision = bundle.present.trusted.version.revision
     logs.tell(f"far gate {bundle.options.central.name} of {url}: matrix revision {revision}")

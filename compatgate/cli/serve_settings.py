@@ -80,11 +80,6 @@ def read_commit(text: str | None, field: str) -> CommitMode:
     return modes[stated]
 
 
-def read_stale(text: str, field: str) -> timedelta:
-    """Read the greatest age of a snapshot; 0: none is used."""
-    return timedelta(0) if text == "0" else parse_duration(text, field=field)
-
-
 def read_session(text: str, field: str) -> timedelta:
     """Read the end of a session, at least a minute."""
     duration = parse_duration(text, field=field)
@@ -179,7 +174,7 @@ class ServeSettings(CommandSettings):
         "--max-stale DURATION = 24h  maximum age of the snapshot while the database, or the"
         " central gate of --bundle, is unavailable, for example 90m or 7d; an older snapshot gives"
         " no decision; 0: no decision without the database",
-        read_stale,
+        lambda text, field: timedelta() if text == "0" else parse_duration(text, field=field),
     )
     start_empty: Setting[bool] = Setting(
         "--start-empty  start although the database is missing or empty and had a matrix before"
@@ -357,7 +352,7 @@ class ServeSettings(CommandSettings):
     incidents = Heading("incidents")
     webhook_url: Setting[str | None] = Setting(
         "--incident-webhook URL  post each incident that opens or closes to this URL, as JSON with"
-        " a signature (default: $COMPATGATE_INCIDENT_WEBHOOK, else nothing is posted)",
+        " a signature (default: $COMPATGATE_INCIDENT_WEBHOOK, else nothing is posted)"
     )
     webhook_key: Setting[str] = Setting(
         "--incident-webhook-key FILE = env:COMPATGATE_INCIDENT_WEBHOOK_KEY  file with the key that"

@@ -91,15 +91,22 @@ exit status: 0 stopped, or (--once) nothing is left to run; 2 bad input; 3 the g
 def run(args: argparse.Namespace) -> int:
     """Work until a signal, or with ``--once`` until nothing is left to run; return 0."""
     from compatgate.canary.worker import fill_in_driver
+    from compatgate.kit.database.database import resolve_url
 
-    gate = _find_gate(args)
-    every_s = 0
+    if args.gate and args.database:
+        raise BadInput("--gate and --database cannot be used together", hint="choose one")
+    gate, every_s = args.gate or None, 0
+    if not (args.gate or args.database or os.environ.get("COMPATGATE_DATABASE")):
+        gate = os.environ.get("COMPATGATE_SERVER") or None
     if args.verify_every != "0":
         every_s = int(parse_duration(args.verify_every, field="--verify-every").total_seconds())
         if gate and every_s < _LEAST_VERIFY_S:
             value = args.verify_every
             raise BadInput("is too short", field="--verify-every", value=value, hint="at least 1d")
-    images = _read_images(args, gate)
+    # Only its owner, or a gate that has checked the image, writes to an SQLite file. Another queue
+    # is shared, and the worker trusts no other writer.
+    shared = bool(gate) or resolve_url(args.database).drivername != "sqlite"
+    images = read_allowed_images(args.image, "worker --image", otherwise=() if shared else ("*",))
     hosts = [fill_in_driver(host) for host in read_hosts(Path(args.hosts))]
     library = Library.open(args.workloads)
     settings = Settings.patient(args.lease, args.retry_pause)
@@ -111,27 +118,6 @@ def run(args: argparse.Namespace) -> int:
             logging.warning("runs that name an image are refused: %s", images.extend)
         _work(args, place, settings, library, every_s, images)
     return 0
-
-
-def _find_gate(args: argparse.Namespace) -> str | None:
-    """Return the URL of the gate; None: the database."""
-    if args.gate and args.database:
-        raise BadInput("--gate and --database cannot be used together", hint="choose one")
-    if args.gate or args.database or os.environ.get("COMPATGATE_DATABASE"):
-        return args.gate or None
-    return os.environ.get("COMPATGATE_SERVER") or None
-
-
-def _read_images(args: argparse.Namespace, gate: str | None) -> AllowedImages:
-    """Return the images under test that this worker may run.
-
-    Only its owner, or a gate that has checked the image, writes to an SQLite file. Another queue is
-    shared, and the worker trusts no other writer.
-    """
-    from compatgate.kit.database.database import resolve_url
-
-    shared = bool(gate) or resolve_url(args.database).drivername != "sqlite"
-    return read_allowed_images(args.image, "worker --image", otherwise=() if shared else ("*",))
 
 
 class _Place(Struct, frozen=True):
@@ -244,13 +230,8 @@ def _list_jobs(worker: Worker, place: _Place, every_s: int) -> dict[Callable[[],
             except InfrastructureError as error:
                 logging.warning("host %s is not swept: %s", host.name, error.detail)
 
-    jobs: dict[Callable[[], object], int] = {
-        worker.check_hosts: _CHECK_EVERY_S,
-        sweep: _SWEEP_EVERY_S,
-    }
-    if every_s:
-        jobs[verify] = _VERIFY_EVERY_S
-    return jobs
+    regular = (worker.check_hosts, _CHECK_EVERY_S), (sweep, _SWEEP_EVERY_S)
+    return dict([*regular, (verify, _VERIFY_EVERY_S)] if every_s else regular)
 
 
 def serve_metrics(worker: Worker, host: str, port: int) -> int:

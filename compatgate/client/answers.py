@@ -31,15 +31,25 @@ A = TypeVar("A")
 LARGEST = 256 * 1024 * 1024
 """Maximum bytes of an answer; a matrix of 100,000 entries has about 40 MB."""
 NOT_MODIFIED = 304
+_decoder = lru_cache(maxsize=256)(msgspec.json.Decoder)
+_KINDS: list[type[CompatgateError]] = [
+    kind
+    for kind in vars(errors).values()
+    if isinstance(kind, type) and issubclass(kind, CompatgateError) and kind.status < 500
+]
+_BY_SLUG = {kind.slug: kind for kind in _KINDS if kind is not ManyProblems}
+_BY_STATUS: dict[int, type[CompatgateError]] = {
+    **{kind.status: kind for kind in _BY_SLUG.values() if kind.status < 500},
+    **dict.fromkeys((408, 425, 429), Unavailable),
+}
+"""Errors of statuses without a problem type; 408, 425 and 429 mean "try later"."""
+_NO_TOKEN = "give an access token, or set COMPATGATE_TOKEN"  # noqa: S105 - a sentence
 
 
 class Answer(Struct, Generic[A], frozen=True):
-    """An answer with its HTTP metadata.
+    """An answer with its HTTP metadata; the value is None if unchanged (``not_modified``).
 
-    Attributes:
-        value: decoded body; None if unchanged (``not_modified``).
-        etag: entity tag for ``if_none_match`` and ``if_match``, if any.
-        request_id: id of the request in the gate's log.
+    ``request_id`` is the id of the request in the gate's log.
     """
 
     value: A
@@ -82,9 +92,6 @@ def read(
         raise Unavailable(problem, field=base, hint=hint) from None
 
 
-_decoder = lru_cache(maxsize=256)(msgspec.json.Decoder)
-
-
 def _decode(kind: Any, body: bytes) -> Any:
     """Decode a value of a type; ignore unknown fields of newer gates."""
     if kind in (bytes, str):
@@ -97,7 +104,6 @@ def _decode(kind: Any, body: bytes) -> Any:
 
 
 def _known_part(kind: inspect.Type, value: Any) -> Any:
-    """Return JSON without the fields that its type lacks."""
     if isinstance(kind, inspect.Metadata):
         return _known_part(kind.type, value)
     if isinstance(kind, inspect.UnionType):
@@ -114,7 +120,6 @@ def _known_part(kind: inspect.Type, value: Any) -> Any:
 
 
 def _fits(kind: inspect.Type, value: Any) -> bool:
-    """Tell whether a value may be of a member of a union."""
     if isinstance(kind, inspect.Metadata):
         return _fits(kind.type, value)
     if isinstance(value, dict):
@@ -122,19 +127,7 @@ def _fits(kind: inspect.Type, value: Any) -> bool:
     return isinstance(value, list) and isinstance(kind, inspect.ListType | inspect.VarTupleType)
 
 
-_KINDS: list[type[CompatgateError]] = [
-    kind
-    for kind in vars(errors).values()
-    if isinstance(kind, type) and issubclass(kind, CompatgateError) and kind.status < 500
-]
 _KINDS += [Unavailable, errors.RegistryTimeout, errors.DamagedContent]
-_BY_SLUG = {kind.slug: kind for kind in _KINDS if kind is not ManyProblems}
-_BY_STATUS: dict[int, type[CompatgateError]] = {
-    **{kind.status: kind for kind in _BY_SLUG.values() if kind.status < 500},
-    **dict.fromkeys((408, 425, 429), Unavailable),
-}
-"""Errors of statuses without a problem type; 408, 425 and 429 mean "try later"."""
-_NO_TOKEN = "give an access token, or set COMPATGATE_TOKEN"  # noqa: S105 - a sentence
 
 
 def read_error(response: httpx.Response, body: bytes, base: str, *, token: bool) -> CompatgateError:
@@ -175,11 +168,10 @@ def _status_error(status: int, headers: Mapping[str, str], base: str) -> Compatg
         hint = f"use the new address: {where}"
         return Unavailable(f"the gate answered {status} (redirection)", field=base, hint=hint)
     kind = _kind(status)
+    what = f"the request was refused with status {status}; check that the URL is a gate's"
     if issubclass(kind, Unavailable):
-        return kind(f"the gate answered {status}", field=base)
-    return kind(
-        f"the request was refused with status {status}; check that the URL is a gate's", field=base
-    )
+        what = f"the gate answered {status}"
+    return kind(what, field=base)
 
 
 def _kind(status: int) -> type[CompatgateError]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from itertools import count
 from typing import Any, Self, TypeVar
 
 import httpx
-from msgspec import Struct
 
 from compatgate.client import answers
 from compatgate.client.answers import Answer, check_size
 from compatgate.client.operations import Operations
 from compatgate.client.request import Items, Request
-from compatgate.client.settings import TIMEOUT_S, Outcome, Retries, Verify, make_settings, tls
+from compatgate.client.settings import TIMEOUT_S, Retries, Verify, make_settings, tls
 from compatgate.client.transport import Event, LineSplitter, RunEvents, translate_errors
 from compatgate.errors import BadInput, Unavailable, quote_error
 from compatgate.kit.http.schemas import Page
@@ -23,11 +23,8 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-class Attempt(Struct, frozen=True):
-    """The headers of a response, and its body if it was read."""
-
-    response: httpx.Response
-    body: bytes = b""
+Attempt = tuple[httpx.Response, bytes]
+"""A response, and its body if it was read."""
 
 
 class Client(Operations):
@@ -87,11 +84,11 @@ class Client(Operations):
 
     def lines(self, request: Request[str]) -> Iterator[str]:
         """Yield the lines of an answer as they arrive; raise as `send`, also between lines."""
-        tried = self._try(request, streamed=True)
-        response, lines = tried.response, LineSplitter()
+        response, body = self._try(request, streamed=True)
+        lines = LineSplitter()
         try:
             if not response.is_success:
-                self._read(request, tried)
+                self._read(request, (response, body))
             with translate_errors(self.base_url):
                 for part in response.iter_bytes():
                     yield from lines.feed(part)
@@ -123,11 +120,7 @@ class Client(Operations):
 
     def _read(self, request: Request[A], tried: Attempt) -> Answer[A]:
         token = self._settings.token is not None
-        return answers.read(request, tried.response, tried.body, self.base_url, token=token)
-
-    def _pause(self, request: Request[Any], number: int, outcome: Outcome) -> float | None:
-        """Return the seconds until the next attempt; None: this outcome stands."""
-        return self._settings.retries.pause(number, outcome, repeatable=request.repeatable)
+        return answers.read(request, *tried, self.base_url, token=token)
 
     def close(self) -> None:
         """Close connections."""
@@ -142,15 +135,15 @@ class Client(Operations):
     def _try(
         self, request: Request[Any], if_none_match: str | None = None, *, streamed: bool = False
     ) -> Attempt:
-        """Send a request, with the retries of the settings."""
         prepared = self._settings.prepare(request, if_none_match)
+        pause_after = partial(self._settings.retries.pause, repeatable=request.repeatable)
         with translate_errors(self.base_url):
             for number in count(1):
                 try:
                     tried = self._once(prepared, streamed)
-                    pause = self._pause(request, number, tried.response)
+                    pause = pause_after(number, tried[0])
                 except httpx.HTTPError as error:
-                    if (pause := self._pause(request, number, error)) is None:
+                    if (pause := pause_after(number, error)) is None:
                         raise
                 if pause is None:
                     return tried
@@ -160,12 +153,12 @@ class Client(Operations):
     def _once(self, prepared: dict[str, Any], streamed: bool) -> Attempt:
         response = self._http.send(self._http.build_request(**prepared), stream=True)
         if streamed and response.is_success:
-            return Attempt(response)
+            return response, b""
         try:
             body = bytearray()
             for part in response.iter_bytes():
                 body += part
                 check_size(body, self.base_url)
-            return Attempt(response, bytes(body))
+            return response, bytes(body)
         finally:
             response.close()

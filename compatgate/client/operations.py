@@ -5,7 +5,7 @@ Their types are in ``operations.pyi``, which ``scripts/operations.py`` makes as 
 
 from __future__ import annotations
 
-from compatgate.client.derived import make_operation
+from compatgate.client.request import make_operation
 from compatgate.kit.operations import load_operations
 
 

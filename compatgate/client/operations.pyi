@@ -5,8 +5,7 @@ from datetime import date
 from typing import Any, Literal
 
 from compatgate.canary.history import MetricHistory
-from compatgate.client.derived import listing, single, stream
-from compatgate.client.request import Moment, Request
+from compatgate.client.request import Moment, Request, listing, single, stream
 from compatgate.core.compare.packages import PackagesReport
 from compatgate.kit.http.schemas import Page
 from compatgate.service.access.identity.schemas import (

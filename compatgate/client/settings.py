@@ -38,12 +38,9 @@ UNAVAILABLE = 503
 
 
 class Retries(Struct, frozen=True):
-    """Number and pauses of retries.
+    """Number of retries, and their longest pauses in seconds; the first doubles each time.
 
-    Attributes:
-        most: maximum number of retries; 0: none.
-        first_s: maximum first pause in seconds; doubles each time.
-        longest_s: maximum pause in seconds; if ``Retry-After`` is longer, do not retry.
+    If ``Retry-After`` is longer than the longest pause, the request is not retried.
     """
 
     most: int = 3
@@ -66,11 +63,9 @@ class Retries(Struct, frozen=True):
 
 
 class Settings(Struct, frozen=True):
-    """Settings of all requests of a client.
+    """Settings of all requests of a client; ``base``: URL of the gate, without ``/api/v1``.
 
-    Attributes:
-        base: URL of the gate, without ``/api/v1``.
-        timeout_s: seconds to wait for the connection, and for each part of an answer.
+    ``timeout_s``: seconds to wait for the connection, and for each part of an answer.
     """
 
     base: str

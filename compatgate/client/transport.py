@@ -25,6 +25,8 @@ from compatgate.strict_json import DECODE_ERRORS
 
 _HINT = "check that it runs and is reachable"
 _NOT_SENT = (httpx.InvalidURL, UnicodeError, httpx.UnsupportedProtocol, httpx.LocalProtocolError)
+LONGEST_LINE = 16 * 1024 * 1024
+_LAST = ("end", "error")
 
 
 @contextmanager
@@ -40,10 +42,6 @@ def translate_errors(base: str) -> Iterator[None]:
     except (httpx.HTTPError, httpx.StreamError) as error:
         what = f"the gate does not answer: {quote_error(error)}"
         raise Unavailable(what, field=base, hint=_HINT) from None
-
-
-LONGEST_LINE = 16 * 1024 * 1024
-_LAST = ("end", "error")
 
 
 class LineSplitter:
@@ -73,12 +71,10 @@ class LineSplitter:
 
 
 class Event(Struct, frozen=True):
-    """An event of a run.
+    """An event of a run; ``id``: of output, from which to resume.
 
-    Attributes:
-        name: ``output`` (``data`` has ``step``, ``attempt`` and ``text``), ``state``, and last
-            ``end``, both with ``state`` and ``reason``; ``error`` if the gate fails.
-        id: id of output, from which to resume.
+    ``name`` is ``output`` (``data`` has ``step``, ``attempt`` and ``text``), ``state``, and last
+    ``end``, both with ``state`` and ``reason``; ``error`` if the gate fails.
     """
 
     name: str

@@ -1,8 +1,7 @@
 """Ask the API server of a cluster, with retries, and read the objects that it sends.
 
-The official client (extra ``kubernetes``) builds the connection and the requests. It is imported
-when a command reaches a cluster. An error says what another attempt or the caller may do. A value
-of an unexpected type in an object counts as missing.
+The official client (extra ``kubernetes``) is imported when a command reaches a cluster. A value of
+an unexpected type in an object counts as missing.
 """
 
 from __future__ import annotations
@@ -41,13 +40,18 @@ T = TypeVar("T")
 PAGE = 500
 _TIMEOUT_S = (10, 60)
 _LISTS = 3
-"""Maximum number of restarts of a list whose continuation expired."""
+"""Maximum number of attempts at a list whose continuation expires."""
 _APIS = {
     "admission": "AdmissionregistrationV1Api",
     "batch": "BatchV1Api",
     "core": "CoreV1Api",
     "custom": "CustomObjectsApi",
 }
+RETRY_HINT = (429, 500, 502, 503, 504)
+"""Statuses of a busy server."""
+_LONGEST_PAUSE_S = 30.0
+_EMPTY_MAPPING: dict[str, Any] = {}
+WILDCARD = "*"
 
 
 class ClusterAccess(Struct, frozen=True):
@@ -62,13 +66,11 @@ class ClusterAccess(Struct, frozen=True):
 
 
 def retry_request(
-    request: Callable[[], dict[str, Any]],
-    pauses: Sequence[float],
-    sleep: Callable[[float], None],
+    request: Callable[[], dict[str, Any]], pauses: Sequence[float], sleep: Callable[[float], None]
 ) -> dict[str, Any]:
     """Make a request, and retry it while the server is busy or unreachable.
 
-    Raise `Busy` if the last try failed too, or the server asks for more time than anyone waits.
+    Raise `ServerBusy` if the last try failed too, or asks for more time than anyone waits.
     """
     for pause in (*pauses, None):
         try:
@@ -93,11 +95,6 @@ def kubernetes_client() -> Any:
             hint=install_hint("kubernetes"),
         ) from None
     return module
-
-
-RETRY_HINT = (429, 500, 502, 503, 504)
-"""Statuses of a busy server."""
-_LONGEST_PAUSE_S = 30.0
 
 
 class ServerBusy(InfrastructureError):
@@ -151,10 +148,6 @@ def error_text(body: Any) -> str:
     return " ".join(str(message or "").split())[:1000]
 
 
-_EMPTY_MAPPING: dict[str, Any] = {}
-WILDCARD = "*"
-
-
 def read_mapping(value: Any) -> Mapping[str, Any]:
     """Return the value if it is a mapping, else an empty one."""
     return value if isinstance(value, dict) else _EMPTY_MAPPING
@@ -182,16 +175,15 @@ def find_at(value: Any, path: str) -> Iterator[tuple[str, Any]]:
     """
     found: list[tuple[str, Any]] = [("", value)]
     for name in path.split("."):
-        found = [step for where, here in found for step in _steps(where, here, name)]
+        steps: list[tuple[str, Any]] = []
+        for where, here in found:
+            if isinstance(here, list) and name == WILDCARD:
+                steps += [(f"{where}[{number}]", item) for number, item in enumerate(here)]
+            elif isinstance(here, dict):
+                names = here if name == WILDCARD else {name} & here.keys()
+                steps += [(f"{where}.{key}" if where else key, here[key]) for key in names]
+        found = steps
     yield from found
-
-
-def _steps(where: str, here: Any, name: str) -> Iterator[tuple[str, Any]]:
-    if isinstance(here, list) and name == WILDCARD:
-        yield from ((f"{where}[{number}]", item) for number, item in enumerate(here))
-    elif isinstance(here, dict):
-        names = here if name == WILDCARD else {name} & here.keys()
-        yield from ((f"{where}.{key}" if where else key, here[key]) for key in names)
 
 
 def to_one_line(said: str, most: int) -> str:
@@ -254,13 +246,24 @@ class ClusterApi:
         **params: Any,
     ) -> list[T]:
         """Return every item of a list, page by page, or raise."""
-        for attempt in range(_LISTS):
+        found: list[T] = []
+        more: dict[str, Any] = {}
+        restarts = 0
+        while True:
             try:
-                return self._pages(api, operation, args, params, keep)
-            except VersionGone:
-                if attempt == _LISTS - 1:
+                page = self.ask(api, operation, *args, **params, **more, limit=PAGE)
+            except VersionGone:  # the continuation expired
+                restarts += 1
+                if restarts == _LISTS:
                     raise
-        raise AssertionError("the last try returns or raises")
+                found, more = [], {}
+                continue
+            kept = (keep(item) for item in page.get("items") or () if isinstance(item, dict))
+            found += [item for item in kept if item is not None]
+            following = (page.get("metadata") or {}).get("continue")
+            if not following:
+                return found
+            more = {"_continue": following}
 
     def connect(self) -> Any:
         """Return the client; read the credentials first. The server is not asked."""
@@ -270,7 +273,6 @@ class ClusterApi:
             return self._client
 
     def _make_client(self) -> Any:
-        """Return an ``ApiClient`` of the official library."""
         module, access = kubernetes_client(), self._access
         from kubernetes import config
         from urllib3.util.retry import Retry
@@ -287,7 +289,12 @@ class ClusterApi:
                     persist_config=False,
                 )
         except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
-            raise self._refused(quote_error(error)) from None
+            raise BadInput(
+                f"no connection to the cluster is configured: {quote_error(error)}",
+                field="--kubeconfig",
+                value=self._access.kubeconfig,
+                hint="use --kubeconfig and --context, or --in-cluster in a pod",
+            ) from None
         # What is tried again, and for how long, is decided in `retry_request`.
         configuration.retries = Retry(total=0, respect_retry_after_header=False)
         if self._connections is not None:
@@ -312,54 +319,22 @@ class ClusterApi:
         except refused as error:
             raise self._explain(error) from error
         except (HTTPError, OSError, EOFError, *DECODE_ERRORS) as error:
-            raise self._unreachable(error) from error
-
-    def _pages(
-        self,
-        api: str,
-        operation: str,
-        args: tuple[Any, ...],
-        params: dict[str, Any],
-        keep: Callable[[dict[str, Any]], T | None],
-    ) -> list[T]:
-        found: list[T] = []
-        more: dict[str, Any] = {}
-        while True:
-            page = self.ask(api, operation, *args, **params, **more, limit=PAGE)
-            kept = (keep(item) for item in page.get("items") or () if isinstance(item, dict))
-            found += [item for item in kept if item is not None]
-            following = (page.get("metadata") or {}).get("continue")
-            if not following:
-                return found
-            more = {"_continue": following}
-
-    def _refused(self, what: str) -> BadInput:
-        return BadInput(
-            f"no connection to the cluster is configured: {what}",
-            field="--kubeconfig",
-            value=self._access.kubeconfig,
-            hint="use --kubeconfig and --context, or --in-cluster in a pod",
-        )
-
-    def _unreachable(self, error: Exception) -> CompatgateError:
-        what = quote_error(error)
-        hint = "check that its API server runs and is reachable from here"
-        return ServerBusy(f"the cluster does not answer: {what}", hint=hint)
+            what = quote_error(error)
+            hint = "check that its API server runs and is reachable from here"
+            raise ServerBusy(f"the cluster does not answer: {what}", hint=hint) from error
 
     def _explain(self, error: Any) -> CompatgateError:
         what = refusal_text(error)
         match error.status:
             case 401:
-                return Forbidden(
-                    f"the cluster does not accept the credentials: {what}", hint="log in again"
-                )
+                text = f"the cluster does not accept the credentials: {what}"
+                return Forbidden(text, hint="log in again")
             case 403:
                 hint = "apply the roles that the Helm chart makes (nodes.report, audit.enabled)"
                 return Forbidden(f"the cluster does not allow it: {what}", hint=hint)
             case 0:
-                return CompatgateError(
-                    f"the cluster's certificate is not trusted: {quote_error(error.reason)}"
-                )
+                reason = quote_error(error.reason)
+                return CompatgateError(f"the cluster's certificate is not trusted: {reason}")
             case status if status < 500 and status not in (404, 409, 410, *RETRY_HINT):
                 return BadInput(f"the cluster refuses: {what}")
         return explain_refusal(error, "the cluster")

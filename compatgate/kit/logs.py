@@ -1,10 +1,7 @@
 """Write log lines as text or JSON, one line for each event, without secrets.
 
-A thread of its own writes the lines, so that no request waits for whoever reads the log. Lines
-that nobody reads are dropped once `MAX_BYTES` wait, and a line says how many.
-
-Secrets never belong in a message. `redact` removes what looks like one all the same: tokens,
-values of ``Authorization`` and cookies, and passwords in URLs.
+A thread of its own writes the lines, so that no request waits for whoever reads the log. Secrets
+never belong in a message; `redact` removes what looks like one all the same.
 """
 
 from __future__ import annotations
@@ -51,6 +48,7 @@ _SECRETS = (
 )
 _CONTROL = {code: repr(chr(code))[1:-1] for code in (*range(32), 127, 0x85, 0x2028, 0x2029)}
 _encode = msgspec.json.Encoder(enc_hook=str).encode
+_format: LogFormat | None = None
 
 
 def redact(text: str) -> str:
@@ -204,14 +202,11 @@ class LineWriter:
 
 
 class _Handler(logging.Handler):
-    """A handler that gives records to a `LineWriter`."""
-
     def __init__(self, writer: LineWriter) -> None:
         super().__init__()
         self._writer = writer
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Queue a record."""
         try:
             line = self.format(record).encode("utf-8", "backslashreplace") + b"\n"
         except Exception:
@@ -222,7 +217,6 @@ class _Handler(logging.Handler):
 
 writer = LineWriter()
 """The writer of this process's log."""
-_format: LogFormat | None = None
 
 
 def configure(form: LogFormat, level: str) -> None:

@@ -19,13 +19,9 @@ Kind = Literal["text", "number", "flag", "since", "until", "list", "object"]
 
 
 class Argument(Struct, frozen=True, omit_defaults=True):
-    """An argument of an operation.
+    """An argument of an operation, and its place in the request; ``whole``: it is the body.
 
-    Attributes:
-        place: part of the request; ``whole``: the argument is the body.
-        sent: name in the request; empty: as in Python.
-        kind: form of the value; ``since`` and ``until`` are times.
-        default: what the server assumes.
+    ``sent``: its name in the request; empty: as in Python. ``default``: what the server assumes.
     """
 
     name: str
@@ -54,16 +50,10 @@ class Argument(Struct, frozen=True, omit_defaults=True):
 class Declared(Struct, frozen=True, omit_defaults=True):
     """An operation of the API.
 
-    Attributes:
-        path: with prefix, ``/api/v1/targets/{name}``.
-        answer: type of the answer, ``module:name``; ``text``; or ``json``.
-        form: one answer, a list in pages, or lines of text.
-        fixed: query parameters that are always sent.
-        documents: the body is YAML where it is text.
-        repeatable: a retry is safe.
-        slow: the answer may take minutes.
-        refusal: errors have the form of the answer.
-        command: that asks it, ``nodes racks``; empty: none is derived.
+    ``answer`` is a type, ``module:name``, or ``text`` or ``json``; ``fixed`` are query parameters
+    that are always sent; ``documents``: the body is YAML where it is text; ``repeatable``: a retry
+    is safe; ``slow``: the answer may take minutes; ``refusal``: errors have the form of the answer;
+    ``command`` asks it, ``nodes racks``; empty: none is derived.
     """
 
     name: str

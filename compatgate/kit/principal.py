@@ -245,10 +245,8 @@ def list_last_words(events: Iterable[_Word], author: frozenset[str]) -> list[_Wo
 class Authorship(Struct, frozen=True):
     """Author and reason of a change; the revision stores both.
 
-    Attributes:
-        force: accept suites that nothing can run yet.
-        principal: the author's rights; None: the installation itself, at its first start, and
-            whoever opens the database without a server.
+    Without a principal, whose rights count, it is the installation itself, at its first start, or
+    whoever opens the database without a server. ``force``: accept suites that nothing can run yet.
     """
 
     author: str
@@ -270,9 +268,8 @@ class Authorship(Struct, frozen=True):
         """Return the authorship if author and reason are valid."""
         for field, text in (("author", self.author), ("reason", self.reason)):
             if not text.strip():
-                raise BadInput(
-                    "must not be empty", field=field, hint="state the author and the reason"
-                )
+                hint = "state the author and the reason"
+                raise BadInput("must not be empty", field=field, hint=hint)
             require_storable(text, field, _LONGEST_REASON, f"{_LONGEST_REASON} bytes")
         return self
 

@@ -1,10 +1,7 @@
 """Note what is known of a request, and trace requests, image reads, decisions and canary steps.
 
-A note is for the request's line in the log, its figures and its span. ``OTEL_*`` variables switch
-tracing on, as the OpenTelemetry specification names them; the extra ``otel`` has the libraries.
-Without the variables nothing is imported, and a span costs a call.
-
-No span has a token, a body, a path or the text of an error.
+``OTEL_*`` variables switch tracing on, as the OpenTelemetry specification names them; without them
+nothing is imported. No span has a token, a body, a path or the text of an error.
 """
 
 from __future__ import annotations
@@ -106,11 +103,7 @@ def span(
 
 @contextmanager
 def _span(
-    tracer: Tracer,
-    name: str,
-    attributes: Mapping[str, Any] | None,
-    kind: SpanKind,
-    context: Any,
+    tracer: Tracer, name: str, attributes: Mapping[str, Any] | None, kind: SpanKind, context: Any
 ) -> Iterator[Span]:
     from opentelemetry.trace import SpanKind as Kind
     from opentelemetry.trace import Status, StatusCode
@@ -199,9 +192,8 @@ class RequestNote(Struct):
     @property
     def deciding_verdict(self) -> Verdict | None:
         """Return the first decision that was denied, else the first."""
-        return next(
-            (one for one in self.verdicts if not one.allowed), next(iter(self.verdicts), None)
-        )
+        first = next(iter(self.verdicts), None)
+        return next((one for one in self.verdicts if not one.allowed), first)
 
 
 def note_of(environ: Mapping[str, Any]) -> RequestNote | None:

@@ -7,6 +7,7 @@ anything else for a failed webhook, and then does what ``failurePolicy`` says.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from functools import lru_cache, partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -168,8 +169,11 @@ class AdmissionDesk:
 
             return lane.start(run)
 
-        sender = self._known_sender(environ) if len(raw) <= _MAX_BYTES else None
-        if sender is None:
+        sender = None
+        if len(raw) <= _MAX_BYTES:
+            with suppress(CompatgateError):  # `_open` says what is wrong with it
+                sender = cached_sender(environ.get("HTTP_AUTHORIZATION"), self._service)
+        if sender is None or sender.targets is not None:  # it must be looked up, or checked
             return await in_thread(self.answer, raw, environ)
         begin_budget()
         try:
@@ -190,14 +194,6 @@ class AdmissionDesk:
         for record in records:
             review.asked.decided(record.answer.verdict, perf_counter() - began)
         return self._finish(opened, self._admission.conclude(review, records))
-
-    def _known_sender(self, environ: Mapping[str, Any]) -> Principal | None:
-        """Return the sender from memory; None: `_open` must look it up, or must check targets."""
-        try:
-            sender = cached_sender(environ.get("HTTP_AUTHORIZATION"), self._service)
-        except CompatgateError:
-            return None
-        return None if sender is None or sender.targets is not None else sender
 
     def _open(
         self, raw: bytes, environ: Mapping[str, Any], sender: Principal | None = None
@@ -247,12 +243,10 @@ class AdmissionDesk:
 
 @lru_cache(maxsize=64)  # an API server sends the same one each time
 def _find_wait(query: str) -> float:
-    """Return the seconds for an answer, by the query parameter ``timeout``."""
     return parse_timeout(next((value for key, value in parse_qsl(query) if key == "timeout"), ""))
 
 
 def _read(most: int) -> tuple[bytes, CompatgateError | None]:
-    """Return the body, or its beginning with the error that keeps it from being read."""
     environ, length, ended = request.environ, request.content_length, True
     raw = b""
     try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlsplit
 
@@ -37,6 +36,21 @@ if TYPE_CHECKING:
     from compatgate.service.app import Rooms
     from compatgate.web.service import Settings
 
+JWKS = "/.well-known/jwks.json"
+PEM = "/.well-known/signing-keys.pem"
+_VERDICT_ID = re.compile(r"vd_[0-9a-f]{32}")
+_INDEX = {
+    "name": "compatgate",
+    "version": version(),
+    "api": API,
+    "ui": "/ui/",
+    "openapi": f"{API}/openapi.json",
+    "health": ["/healthz", "/readyz", "/metrics"],
+    "keys": JWKS,
+}
+EXTENSION = "compatgate"
+"""Key of the `Service` in a Flask application's extensions."""
+
 
 def install_pages(app: Flask, service: Service) -> None:
     """Add every page below ``/ui``, with templates and static files."""
@@ -63,11 +77,6 @@ def redirect_home() -> AnyResponse:
     return redirect(f"{request.script_root}{UI_PREFIX}/", 302)
 
 
-JWKS = "/.well-known/jwks.json"
-PEM = "/.well-known/signing-keys.pem"
-_VERDICT_ID = re.compile(r"vd_[0-9a-f]{32}")
-
-
 def install_short_links(app: Flask, service: Service) -> None:
     """Add ``/v/{id}``, and the public keys below ``/.well-known``."""
 
@@ -83,7 +92,6 @@ def install_short_links(app: Flask, service: Service) -> None:
         return Response(status=302, headers={"Location": place, "Vary": "Accept"})
 
     def jwks() -> Response:
-        """Return the public keys at their well-known address."""
         from compatgate.service.audit.attestations.keys import MEDIA
 
         return to_response(Reply(service.attestations.key_set(), media=MEDIA))
@@ -99,17 +107,6 @@ def install_short_links(app: Flask, service: Service) -> None:
     add_route(app, "/v/<id>", "verdict_link", verdict)
     add_route(app, JWKS, "jwks", jwks)
     add_route(app, PEM, "pem", pem)
-
-
-_INDEX = {
-    "api": API,
-    "ui": "/ui/",
-    "openapi": f"{API}/openapi.json",
-    "health": ["/healthz", "/readyz", "/metrics"],
-    "keys": JWKS,
-}
-EXTENSION = "compatgate"
-"""Key of the `Service` in a Flask application's extensions."""
 
 
 def create_app(rooms: Rooms, settings: Settings) -> Flask:
@@ -145,7 +142,15 @@ def create_app(rooms: Rooms, settings: Settings) -> Flask:
         add_route(app, hook.prefix + hook.flask_rule, hook.name, view, hook.method)
     add_route(app, "/", "index", _index)
     install_pages(app, service)
-    app.after_request(_make_counter(service.metrics))
+
+    def count(response: Response) -> Response:
+        route = request.endpoint or "none"
+        service.metrics.requested(request.method, route, response.status_code)
+        if (note := note_of(request.environ)) is not None:
+            note.route, note.status = route, response.status_code
+        return response
+
+    app.after_request(count)
     app.extensions[EXTENSION] = service
     app.extensions[DESK] = desk
     app.wsgi_app = Envelope(app.wsgi_app)  # type: ignore[method-assign]
@@ -166,15 +171,4 @@ def _index() -> AnyResponse:
     """Answer programs with the main addresses; redirect browsers to the pages."""
     if wants_page():
         return redirect_home()
-    return to_response(Reply({"name": "compatgate", "version": version(), **_INDEX}))
-
-
-def _make_counter(metrics: Metrics) -> Callable[[Response], Response]:
-    def count(response: Response) -> Response:
-        route = request.endpoint or "none"
-        metrics.requested(request.method, route, response.status_code)
-        if (note := note_of(request.environ)) is not None:
-            note.route, note.status = route, response.status_code
-        return response
-
-    return count
+    return to_response(Reply(_INDEX))

@@ -4,20 +4,29 @@ Health is answered on the event loop, and so are questions and AdmissionReviews 
 they wake no thread except the one that commits a batch of decisions. The Flask application
 answers everything else in threads; each kind of request has its own lane, so that none waits for
 another.
+
+An ended request has one line, in the format of the log: who asked what, the answer, how long it
+took, and for a decision its verdict, target and deciding rules. A refused token has a line of its
+own, so many a second at most. No line has a token, a path or a body.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import os
 import signal
 import socket
+import time
 from collections.abc import Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from compatgate.errors import Unauthorized
 from compatgate.kit import logs, tracing
 from compatgate.kit.http import replies
+from compatgate.kit.http.limits import Rate, RateLimiter
 from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX, UI_PREFIX
 from compatgate.kit.http.route import JSON
 from compatgate.kit.http.wsgi import (
@@ -30,7 +39,6 @@ from compatgate.kit.http.wsgi import (
 )
 from compatgate.kit.tracing import NOTE, RequestNote
 from compatgate.service.runs.queue.logs import LogListeners
-from compatgate.web.access import AccessLog
 from compatgate.web.admission_hook import DESK, HOOK_PATH, MAX_BODY_BYTES, AdmissionDesk
 from compatgate.web.computing import get_ready
 from compatgate.web.metrics import ALIVE_BODY
@@ -42,7 +50,8 @@ if TYPE_CHECKING:
 
     from compatgate.kit.http.wsgi import Fields, Receive, Scope, Send
     from compatgate.kit.tracing import RequestKind
-    from compatgate.web.service import Service
+    from compatgate.web.metrics import Metrics
+    from compatgate.web.service import AccessLevel, Service
 
 _HEALTH_THREADS = 4
 _HEALTH = ("/healthz", "/readyz", "/metrics")
@@ -56,6 +65,12 @@ _COMPUTING = frozenset(
 _ORPHAN_SECONDS = 0.25
 _PARTING_SECONDS = 0.3
 _RAW_JSON = JSON.encode()
+_NAME = "compatgate.access"
+_FIRST_DEFECT = 500
+_LOWEST_STATUS: dict[AccessLevel, float] = {"all": 0, "errors": 400, "off": math.inf}
+_log = logging.getLogger("compatgate.auth")
+_REFUSED = Rate(20, 10.0)
+"""Lines about refused tokens: so many at once, then two a second."""
 
 
 class Front:
@@ -114,13 +129,28 @@ class Front:
         fields = dict(scope["headers"])
         path = scope["path"]
         if path == "/healthz" and scope["method"] == "GET":
-            await self._alive(fields, note, send)
+            number = replies.request_id(fields.get(b"x-request-id", b"").decode("latin-1"))
+            note.route, note.status, note.number = "healthz", 200, number
+            self._service.metrics.requested("GET", "healthz", 200)
+            await send_answer(send, replies.json_answer(ALIVE_BODY, number))
             return
-        lane, most = self._lane(path)
+        lane, most = self._rest, self._service.settings.max_request_size
+        if path.startswith(QUESTION_PATH):
+            lane = self._questions
+        elif path in _HEALTH:
+            lane = self._health
+        elif path.startswith(f"{HOOKS_PREFIX}/"):
+            lane, most = self._hooks, max(most, MAX_BODY_BYTES)
+        elif path in _COMPUTING or path.endswith("/plan"):
+            lane = self._computing
         note.kind = self._kinds.get(lane) or ("page" if path.startswith(UI_PREFIX) else "api")
         drains = lane is self._hooks  # an API server that is still sending sees no answer
-        body = await _receive(fields, receive, most, drains=drains)
-        if body is None:
+        stated = fields.get(b"content-length", b"")
+        if stated.isdigit() and int(stated) > most and not drains:
+            body: Body | None = Body(b"", "unread")
+        else:
+            body = await receive_body(receive, most, drains=drains)
+        if body is None:  # the client is gone
             return
         is_plain = _is_plain_json(scope, fields, body) and len(body.data) <= most
         if is_plain and path == QUESTION_PATH and not scope["query_string"]:
@@ -132,33 +162,14 @@ class Front:
         else:
             await lane.answer(scope, body, receive, send)
 
-    def _lane(self, path: str) -> tuple[WsgiLane, int]:
-        """Return the lane for a path, and its maximum body size."""
-        most = self._service.settings.max_request_size
-        if path.startswith(QUESTION_PATH):
-            return self._questions, most
-        if path in _HEALTH:
-            return self._health, most
-        if path.startswith(f"{HOOKS_PREFIX}/"):
-            return self._hooks, max(most, MAX_BODY_BYTES)
-        if path in _COMPUTING or path.endswith("/plan"):
-            return self._computing, most
-        return self._rest, most
-
-    async def _alive(self, fields: Fields, note: RequestNote, send: Send) -> None:
-        number = replies.request_id(fields.get(b"x-request-id", b"").decode("latin-1"))
-        note.route, note.status, note.number = "healthz", 200, number
-        self._service.metrics.requested("GET", "healthz", 200)
-        await send_answer(send, replies.json_answer(ALIVE_BODY, number))
-
     async def _live(self, receive: Receive, send: Send) -> None:
-        """Begin and end with the server."""
         await receive()
         tracing.start("compatgate")
         self._prepare_to_stop()
         watch = asyncio.create_task(self._end_without_parent())
+        gate = self._service.gate
         await send({"type": "lifespan.startup.complete"})
-        readying = self._computing.start(self._get_ready)
+        readying = self._computing.start(lambda: gate.compute(get_ready, gate.snapshot()))
         readying.add_done_callback(asyncio.Future.exception)  # the first question says what fails
         compiling = asyncio.create_task(_compile_templates())
         await receive()
@@ -169,15 +180,12 @@ class Front:
         await asyncio.to_thread(logs.writer.flush)
         await send({"type": "lifespan.shutdown.complete"})
 
-    def _get_ready(self) -> None:
-        gate = self._service.gate
-        gate.compute(get_ready, gate.snapshot())
-
     def _prepare_to_stop(self) -> None:
         """Before the server begins to stop, end followed logs and accept no connection.
 
         The server closes connections that have no request yet. So those that it has accepted get a
-        moment for theirs; the next ones are another process's.
+        moment for theirs; the next ones are another process's: a socket that nobody connects to
+        takes the place of each listener, in this process alone.
         """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -186,14 +194,18 @@ class Front:
             def stop(number: int, frame: Any, before: Any = before) -> None:
                 seconds = 0.0 if self._service.find(LogListeners).ending else _PARTING_SECONDS
                 self._service.find(LogListeners).ending = True
-                _stop_accepting(self.listeners)
+                for descriptor in self.listeners:  # closing it would end it in all processes
+                    with socket.socket(socket.AF_UNIX) as silent:
+                        silent.setblocking(False)
+                        silent.bind("")
+                        silent.listen()
+                        os.dup2(silent.fileno(), descriptor)
                 loop.call_soon_threadsafe(loop.call_later, seconds, before, number, None)
 
             if callable(before):
                 signal.signal(number, stop)
 
     async def _end_without_parent(self) -> None:
-        """Stop when the process that would replace this one is gone."""
         while os.getppid() == self._parent:
             await asyncio.sleep(_ORPHAN_SECONDS)
         os.kill(os.getpid(), signal.SIGTERM)
@@ -204,27 +216,6 @@ async def _compile_templates() -> None:
     templates = environment()
     for name in templates.list_templates():
         await asyncio.to_thread(templates.get_template, name)
-
-
-def _stop_accepting(listeners: Sequence[int]) -> None:
-    """Put a socket that nobody connects to in the place of each listener, in this process alone.
-
-    Closing or shutting down the listener would end it in all processes, or surprise the server.
-    """
-    for descriptor in listeners:
-        with socket.socket(socket.AF_UNIX) as silent:
-            silent.setblocking(False)
-            silent.bind("")
-            silent.listen()
-            os.dup2(silent.fileno(), descriptor)
-
-
-async def _receive(fields: Fields, receive: Receive, most: int, *, drains: bool) -> Body | None:
-    """Read a body; None: the client is gone. One that states too large a size is left unread."""
-    stated = fields.get(b"content-length", b"")
-    if stated.isdigit() and int(stated) > most and not drains:
-        return Body(b"", "unread")
-    return await receive_body(receive, most, drains=drains)
 
 
 def _is_plain_json(scope: Scope, fields: Fields, body: Body) -> bool:
@@ -238,3 +229,65 @@ def _is_plain_json(scope: Scope, fields: Fields, body: Body) -> bool:
         and len(fields) == len(scope["headers"])
         and (not stated or (stated.isdigit() and int(stated) == len(body.data)))
     )
+
+
+class AccessLog:
+    """The lines of ended requests, from a lowest status on; safe for any number of threads."""
+
+    def __init__(self, shows: AccessLevel, metrics: Metrics) -> None:
+        self.lowest_status = _LOWEST_STATUS[shows]
+        self._metrics = metrics
+        self._limiter = RateLimiter(_REFUSED)
+        self._skipped = 0
+
+    def end(self, note: RequestNote, seconds: float) -> None:
+        """Note the end of a request that has a line or an error, and how long it took.
+
+        A refused token counts whatever the status: a hook may answer errors with 200.
+        """
+        if isinstance(note.error, Unauthorized):
+            self._refused(note, note.error)
+        if note.status >= self.lowest_status and (form := logs.current_format()) is not None:
+            logs.writer.put(request_line(note, seconds, form))
+
+    def _refused(self, note: RequestNote, error: Unauthorized) -> None:
+        self._metrics.refused(error.reason)
+        if error.reason == "missing":
+            return
+        if self._limiter.take(_NAME):
+            self._skipped += 1
+            return
+        skipped, self._skipped = self._skipped, 0
+        if skipped:
+            _log.warning("%d more refused tokens have no line", skipped)
+        extra = logs.fields(
+            reason=error.reason,
+            token=error.token,
+            peer=note.peer,
+            route=note.route,
+            request_id=note.number,
+        )
+        _log.warning("refused: %s", error.problem, extra=extra)
+
+
+def request_line(note: RequestNote, seconds: float, form: logs.LogFormat) -> bytes:
+    """Return the line of a request."""
+    now, level = time.time(), "error" if note.status >= _FIRST_DEFECT else "info"
+    message = f"{note.method} {note.route} {note.status}"
+    fields: dict[str, Any] = {
+        "duration_ms": round(seconds * 1000, 3),
+        "identity": note.identity or "-",
+        "peer": note.peer or "-",
+        "request_id": note.number,
+    }
+    if (verdict := note.deciding_verdict) is not None:
+        fields["verdict"], fields["allowed"] = verdict.verdict, verdict.allowed
+        fields["target"], fields["rules"] = verdict.target or "-", verdict.deciding_rules
+        if len(note.verdicts) > 1:
+            fields["decisions"] = len(note.verdicts)
+    if note.error is not None:
+        fields["error"] = note.error.slug
+    if form == "json":
+        fields = {"method": note.method, "route": note.route, "status": note.status, **fields}
+    line = logs.format_line(form, now, level, _NAME, message, fields)
+    return f"{line}\n".encode("utf-8", "backslashreplace")

@@ -1,9 +1,7 @@
 """Identify the caller by its secret, check its scopes, and limit its requests.
 
-Limits hold for each process: for failed authentications of a peer, for questions of anonymous
-callers, whose verdicts fill the database, and for requests of a caller if the operator asks for
-that. Health, metrics and Kubernetes admission are not limited by caller: a cluster must not stop
-because its API server asks often.
+Health, metrics and Kubernetes admission are not limited by caller: a cluster must not stop because
+its API server asks often.
 """
 
 from __future__ import annotations
@@ -184,12 +182,6 @@ def json_reader(service: Service, *, changes: bool = False) -> Principal:
     return authenticate(request.environ.get("HTTP_AUTHORIZATION"), service, peer_address())
 
 
-def check_sign_in(secret: str, service: Service) -> None:
-    """Check a token that somebody signs in with."""
-    principal = service.limits.verify(secret, service.rooms.tokens, peer_address())
-    principal.require_no_limit("signing in to the pages, which show all targets,")
-
-
 def is_bearer() -> bool:
     """Return whether the request has a bearer token, as programs send it."""
     return "HTTP_AUTHORIZATION" in request.environ
@@ -247,8 +239,3 @@ def set_cookie(response: Response, name: str, value: str, seconds: int | None = 
         httponly=True,
         samesite="Lax",  # a link in a chat must open signed in; forms carry a token of their own
     )
-
-
-def clear_session_cookie(response: Response) -> None:
-    """Clear the session cookie."""
-    response.delete_cookie(cookie_name(), path="/", secure=request.is_secure, httponly=True)

@@ -1,11 +1,9 @@
 """Compute expensive answers in a process of their own, within a budget.
 
-What-if questions, plans, searches for stacks and backtests evaluate thousands of stacks. In the
-process that serves the gate, they would hold its interpreter lock while pipelines and API servers
-wait. Each is computed by a child of a fork server that has read the facts already. The kernel
+In the process that serves the gate, they would hold its interpreter lock while pipelines and API
+servers wait. A child of a fork server that has read the facts already computes them. The kernel
 limits its processor time and memory, and it is killed as soon as its client has left. A child that
-has answered answers the next question as well, because it has evaluated much of it before. The
-first one starts with the gate.
+has answered answers the next question as well, because it has evaluated much of it before.
 """
 
 from __future__ import annotations
@@ -68,6 +66,8 @@ _MODULES = (
 )
 """Modules that a child would import at each call."""
 _log = logging.getLogger("compatgate.computing")
+_Shared = OrderedDict[int, tuple[object, bytes]]
+"""Values that many calls share, each with its pickled form."""
 
 
 class OverBudget(CompatgateError):
@@ -152,12 +152,16 @@ class ComputingProcess:
         raise Unavailable("the question could not be computed", hint="the log of the gate says why")
 
     def _take_child(self) -> tuple[Any, Connection]:
-        """Return the idle child, or a new one."""
         child, self._idle = self._idle, None
         if child and child[0].is_alive():
             return child
         ours, theirs = multiprocessing.Pipe()
-        process = self._open().Process(
+        if self._context is None:
+            overlays = None if self._overlays is None else [*self._overlays]
+            os.environ[_OVERLAYS] = json.dumps(overlays)
+            self._context = multiprocessing.get_context("forkserver")
+            self._context.set_forkserver_preload([__name__, *_MODULES])
+        process = self._context.Process(
             target=_serve, args=(theirs, self._budget, self._overlays), daemon=True
         )
         try:
@@ -182,22 +186,9 @@ class ComputingProcess:
         if monotonic() > until:
             raise TooBusy("the answer takes too long", hint="retry later, or ask for less")
 
-    def _open(self) -> Any:
-        """Return the context of the fork server, which reads the facts at its start."""
-        if self._context is None:
-            overlays = None if self._overlays is None else [*self._overlays]
-            os.environ[_OVERLAYS] = json.dumps(overlays)
-            self._context = multiprocessing.get_context("forkserver")
-            self._context.set_forkserver_preload([__name__, *_MODULES])
-        return self._context
-
 
 def get_ready(snapshot: Snapshot) -> None:
     """Have a child and the snapshot there before the first question, which else waits for both."""
-
-
-_Shared = OrderedDict[int, tuple[object, bytes]]
-"""Values that many calls share, each with its pickled form."""
 
 
 class _Pickler(pickle.Pickler):
@@ -209,7 +200,6 @@ class _Pickler(pickle.Pickler):
         super().__init__(self._file, protocol=pickle.HIGHEST_PROTOCOL)
 
     def pickle(self, value: object) -> bytes:
-        """Return a value in a form for `_Unpickler`."""
         self.dump(value)
         return self._file.getvalue()
 
@@ -256,7 +246,6 @@ def _load_shared(data: bytes, overlays: tuple[str, ...] | None) -> Any:
 
 
 def _serve(connection: Connection, budget: Budget, overlays: Sequence[str] | None) -> None:
-    """Answer calls, each within the budget."""
     os.nice(_NICE)
     resource.setrlimit(resource.RLIMIT_AS, (budget.memory, budget.memory))
     _, most = resource.getrlimit(resource.RLIMIT_CPU)
@@ -276,7 +265,6 @@ def _serve(connection: Connection, budget: Budget, overlays: Sequence[str] | Non
 
 
 def _compute(call: bytes, overlays: Sequence[str] | None) -> tuple[str, Any]:
-    """Return the kind of the answer to a call, and the answer."""
     try:
         function, args, kwargs = _Unpickler(call, overlays).load()
         return "result", function(*args, **kwargs)

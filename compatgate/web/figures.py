@@ -1,7 +1,6 @@
-"""Read the state of a gate for Prometheus: snapshot, queue, evidence, drift, spool, certificate.
+"""Read the state of a gate for Prometheus; a scrape never waits for a stalled database.
 
-A scrape never waits for a stalled database. Figures that need it are read in a thread, and carry
-their age.
+Figures that need the database are read in a thread, and carry their age.
 """
 
 from __future__ import annotations
@@ -111,15 +110,22 @@ class GateState:
         self.ready = (ready[0] and ready[1] < _READY_SECONDS) if ready else None
         self.stored = stored[0] if stored else None
         self.stored_age_s = stored[1] if stored else None
-        self.drifted = _count_drift(self.stored.drifted, targets) if self.stored else {}
+        self.drifted: dict[tuple[str, str], int] = {}
+        if self.stored:
+            drifted = self.stored.drifted
+            kinds = _DRIFT_ALWAYS | {what for _, what in drifted}
+            self.drifted = dict.fromkeys(product(targets, kinds), 0)
+            for (target, what), number in drifted.items():  # the other targets count together
+                key = (target if target in targets else _OTHER, what)
+                self.drifted[key] = self.drifted.get(key, 0) + number
         evidence = evidence_of(self.snapshot, targets) if self.snapshot is not None else {}
         self.evidence_ages = {
             (name,): age for name, (age, _) in evidence.items() if age is not None
         }
         self.evidence_not_fresh = {
-            (name, state): number
-            for name, (_, numbers) in evidence.items()
-            for state, number in numbers.items()
+            (name, state): n
+            for name, (_, counts) in evidence.items()
+            for state, n in counts.items()
         }
         self.certificate = certificate
 
@@ -162,18 +168,6 @@ class StateCollector:
         certificate = self._settings.certificate
         state = GateState(self._rooms, self._targets(), ready, stored, certificate)
         yield from (spec.collect(state) for spec in GATE if spec.read is not None)
-
-
-def _count_drift(
-    drifted: dict[tuple[str, DriftKind], int], targets: frozenset[str]
-) -> dict[tuple[str, str], int]:
-    """Count targets without figures of their own together."""
-    kinds = _DRIFT_ALWAYS | {what for _, what in drifted}
-    counts = dict.fromkeys(product(targets, kinds), 0)
-    for (target, what), number in drifted.items():
-        key = (target if target in targets else _OTHER, what)
-        counts[key] = counts.get(key, 0) + number
-    return counts  # type: ignore[return-value]
 
 
 def evidence_of(

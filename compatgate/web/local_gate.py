@@ -1,8 +1,7 @@
 """Ask the local database like any other gate: its REST application, in this process.
 
-A user who can open the database may do everything with it, so local commands need no token. The
-application still checks a token: a random secret that only this process knows. A server never
-accepts that secret.
+A user who can open the database may do everything with it, so local commands need no token: the
+application checks a random secret that only this process knows, and that no server accepts.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ class _Tokens(Tokens):
         self._owner = owner
 
     def verify(self, secret: str) -> Principal:
-        """Return the holder of a secret."""
         own = compare_digest(secret.encode(), self.own.encode())
         return self._owner if own else super().verify(secret)
 
@@ -63,11 +61,9 @@ class LocalGate(Gate):
 
 
 class LocalClient:
-    """A local database, and the client of its gate.
+    """A local database, and the client of its gate, which one thread at a time uses.
 
-    Attributes:
-        rooms: for operations that REST does not have.
-        client: asks the gate; to be used in one thread at a time.
+    ``rooms`` are for operations that REST does not have.
     """
 
     def __init__(self, rooms: Rooms, client: Client) -> None:
@@ -125,10 +121,9 @@ def _client(
     )
     app = create_app(rooms, settings)
     app.config["PROPAGATE_EXCEPTIONS"] = True
-    app.register_error_handler(Exception, _raise)
+
+    def raise_unchanged(defect: Exception) -> NoReturn:  # not as a gate that does not answer
+        raise defect
+
+    app.register_error_handler(Exception, raise_unchanged)
     return make_client(_URL, token, retries=0, app=app)
-
-
-def _raise(defect: Exception) -> NoReturn:
-    """Raise an internal error unchanged, not as a gate that does not answer."""
-    raise defect

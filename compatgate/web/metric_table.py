@@ -22,13 +22,10 @@ Reading = float | None | Mapping[tuple[str, ...], float]
 
 
 class MetricSpec(Struct, frozen=True):
-    """A metric.
+    """A metric; its name is without `PREFIX`, and without the ``_total`` of a counter.
 
-    Attributes:
-        name: without `PREFIX`, and without the ``_total`` of a counter.
-        meaning: one or two sentences; text of the reference.
-        read: reads the value from the state at a scrape; None: events are counted instead.
-        stored: read from the database, in the background.
+    ``read`` reads the value from the state at a scrape; None: events are counted instead.
+    ``stored``: the database has it, which is read in the background.
     """
 
     name: str

@@ -1,10 +1,7 @@
 """Answer health, and count for Prometheus, also with several worker processes.
 
 With ``PROMETHEUS_MULTIPROC_DIR`` set before the first import, the counters of all workers are
-added up. Values that are equal in every worker (revision, facts) come from the asked worker.
-
-Labels are bounded: rules are a fixed list, targets and namespaces beyond a number count as
-``other``.
+added up. Labels are bounded: targets and namespaces beyond a number count as ``other``.
 """
 
 from __future__ import annotations
@@ -51,6 +48,7 @@ _MAX_NAMESPACES = 50
 _MAX_CHILDREN = 4096
 _OTHER = "other"
 _log = logging.getLogger("compatgate.web")
+ALIVE_BODY = msgspec.json.encode({"status": "alive"})
 
 
 def _warn(error: OSError) -> None:
@@ -163,7 +161,6 @@ class Metrics:
         self._add("admission_unmatched", self._namespace(namespace))
 
     def _namespace(self, name: str) -> str:
-        """Return the label of a namespace."""
         if name not in self._namespaces:
             if len(self._namespaces) >= _MAX_NAMESPACES:
                 return _OTHER
@@ -199,14 +196,10 @@ class Metrics:
         return counters + generate_latest(state)
 
 
-ALIVE_BODY = msgspec.json.encode({"status": "alive"})
-
-
 def install_health(app: Flask, service: Service) -> None:
     """Add ``/healthz``, ``/readyz`` and ``/metrics``."""
 
     def healthz() -> Response:
-        """Answer that the process is alive."""
         return to_response(Reply(ALIVE_BODY, secret=True))
 
     def caller() -> Principal:

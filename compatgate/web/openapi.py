@@ -28,6 +28,35 @@ to do. Lists come in pages: `next`, or the `Link` header, gives the next page. A
 an `ETag`. Send it as `If-None-Match` to get 304 if nothing changed, or as `If-Match` with a change.
 Every change needs a reason.
 """
+TOKEN = "token"  # noqa: S105 - the name of the security scheme
+SIGNATURE, PASSWORD = "signature", "password"
+_SINGULAR = {"work": "host", "entries": "entry"}
+_PATH = {
+    "name": "name of the {tag}",
+    "id": "id",
+    "run": "id of the run",
+    "attempt": "number of the attempt, as leased",
+    "number": "number of the revision",
+    "table": "table of facts, as listed",
+    "key": "key of the row, as listed",
+    "target": "name of the target",
+    "entry": "name of the entry",
+    "stack": "components, like cuda=12.4,torch=2.4.1+cu124,arch=sm_80+compute_90",
+}
+_PART = "changes of targets that weaken nothing"
+_LIMITS: dict[TargetLimit, str] = {
+    "checked": "A token that is limited to targets reaches only these targets.",
+    "refused": "A token that is limited to targets is refused.",
+    "free": "",
+}
+_MODELS = ("compatgate.core.", "compatgate.canary.")
+"""Packages whose structs answers carry as they are; in questions their defaults may be omitted.
+
+A body that extends such a struct states ``sent_whole``.
+"""
+_REF = "#/components/schemas/{name}"
+_ATTRIBUTES = "Attributes:\n"
+_ATTRIBUTE = re.compile(r"^(\w+): (.+(?:\n +.+)*)", re.MULTILINE)
 
 
 def describe_api(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, Any]:
@@ -75,29 +104,6 @@ def describe_api(routes: Sequence[Route], tags: Mapping[str, str]) -> dict[str, 
     }
 
 
-TOKEN = "token"  # noqa: S105 - the name of the security scheme
-SIGNATURE, PASSWORD = "signature", "password"
-_SINGULAR = {"work": "host", "entries": "entry"}
-_PATH = {
-    "name": "name of the {tag}",
-    "id": "id",
-    "run": "id of the run",
-    "attempt": "number of the attempt, as leased",
-    "number": "number of the revision",
-    "table": "table of facts, as listed",
-    "key": "key of the row, as listed",
-    "target": "name of the target",
-    "entry": "name of the entry",
-    "stack": "components, like cuda=12.4,torch=2.4.1+cu124,arch=sm_80+compute_90",
-}
-_PART = "changes of targets that weaken nothing"
-_LIMITS: dict[TargetLimit, str] = {
-    "checked": "A token that is limited to targets reaches only these targets.",
-    "refused": "A token that is limited to targets is refused.",
-    "free": "",
-}
-
-
 def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
     """Return the operation."""
     needs = f"Needs the scope `{route.scope}`." if route.scope else "No token needed."
@@ -117,7 +123,12 @@ def describe_route(route: Route, schemas: Schemas) -> dict[str, Any]:
         "security": [*anybody, *tokens, *others] if route.scope else [],
     }
     if route.body:
-        operation["requestBody"] = _body(route, schemas)
+        examples = {name: {"value": value} for name, value in route.body.examples.items()}
+        main, *more = route.body.media
+        schema = schemas.of(route.body.model)
+        content: dict[str, Any] = {main: {"schema": schema, "examples": examples}}
+        content |= {media: {} for media in more}
+        operation["requestBody"] = {"required": True, "content": content}
     return operation
 
 
@@ -141,13 +152,8 @@ def _query(route: Route) -> list[dict[str, Any]]:
     for name, parameter in parameters(route.query).items():  # type: ignore[arg-type]
         schema: dict[str, Any] = _json_default(msgspec.json.schema(parameter.kind))
         if parameter.is_time:
-            schema = {
-                "anyOf": [
-                    {"type": "string", "format": "date-time"},
-                    {"type": "string", "format": "date"},
-                ],
-                "description": schema.get("description", ""),
-            }
+            forms = [{"type": "string", "format": name} for name in ("date-time", "date")]
+            schema = {"anyOf": forms, "description": schema.get("description", "")}
         described = {"name": name, "in": "query", "schema": schema}
         if text := schema.pop("description", None):
             described["description"] = text
@@ -173,55 +179,32 @@ def _headers(route: Route) -> list[dict[str, Any]]:
     ]
 
 
-def _body(route: Route, schemas: Schemas) -> dict[str, Any]:
-    assert route.body is not None  # noqa: S101 - the caller looked
-    examples = {name: {"value": value} for name, value in route.body.examples.items()}
-    main, *others = route.body.media
-    content: dict[str, Any] = {main: {"schema": schemas.of(route.body.model), "examples": examples}}
-    content |= {media: {} for media in others}
-    return {"required": True, "content": content}
-
-
 def _responses(route: Route, schemas: Schemas) -> dict[str, Any]:
     returns = route.returns
-    schema = schemas.of(answer_type(route))
     main, *others = returns.media
     answer: dict[str, Any] = {"description": returns.description}
-    answer["content"] = {main: {"schema": schema}}
+    answer["content"] = {main: {"schema": schemas.of(answer_type(route))}}
     answer["content"] |= {media: {} for media in others}
-    if headers := _answer_headers(route):
+    text = {"schema": {"type": "string"}}
+    headers: dict[str, Any] = {}
+    if returns.etag:
+        headers["ETag"] = {"description": "Entity tag", "required": True, **text}
+    if returns.paged:
+        headers["Link"] = {"description": 'The next page, `rel="next"`', **text}
+    if returns.status == HTTPStatus.CREATED and returns.etag:
+        headers["Location"] = {"description": "URL of the created object", "required": True, **text}
+    if headers:
         answer["headers"] = headers
     responses = {str(returns.status): answer}
     if returns.etag and route.method == "GET":
         responses["304"] = {"description": "The client's version is current"}
-    for status in _problems(route):
-        responses[str(status)] = _problem(status, schemas, route)
-    return dict(sorted(responses.items()))
-
-
-def _answer_headers(route: Route) -> dict[str, Any]:
-    text = {"schema": {"type": "string"}}
-    headers: dict[str, Any] = {}
-    if route.returns.etag:
-        headers["ETag"] = {"description": "Entity tag", "required": True, **text}
-    if route.returns.paged:
-        headers["Link"] = {"description": 'The next page, `rel="next"`', **text}
-    if route.returns.status == HTTPStatus.CREATED and route.returns.etag:
-        headers["Location"] = {"description": "URL of the created object", "required": True, **text}
-    return headers
-
-
-def _problems(route: Route) -> set[int]:
     statuses = {400, 401, 429, 503, *route.errors}
-    if route.scope is not None:
-        statuses.add(403)
-    if route.parameters:
-        statuses.add(404)
-    if route.body:
-        statuses |= {413, 415}
-    if route.matches:
-        statuses.add(412)
-    return statuses
+    statuses |= {403} if route.scope is not None else set()
+    statuses |= {404} if route.parameters else set()
+    statuses |= {413, 415} if route.body else set()
+    statuses |= {412} if route.matches else set()
+    responses |= {str(status): _problem(status, schemas, route) for status in statuses}
+    return dict(sorted(responses.items()))
 
 
 def _problem(status: int, schemas: Schemas, route: Route) -> dict[str, Any]:
@@ -235,16 +218,6 @@ def _problem(status: int, schemas: Schemas, route: Route) -> dict[str, Any]:
     if status in (401, 403):
         answer["headers"] = {"WWW-Authenticate": {"schema": {"type": "string"}, "required": True}}
     return answer
-
-
-_MODELS = ("compatgate.core.", "compatgate.canary.")
-"""Packages whose structs answers carry as they are; in questions their defaults may be omitted.
-
-A body that extends such a struct states ``sent_whole``.
-"""
-_REF = "#/components/schemas/{name}"
-_ATTRIBUTES = "Attributes:\n"
-_ATTRIBUTE = re.compile(r"^(\w+): (.+(?:\n +.+)*)", re.MULTILINE)
 
 
 class Schemas:
@@ -262,7 +235,11 @@ class Schemas:
         bodies = structs_of(route.body.model for route in routes if route.body)
         for kind in structs_of(self._types) - bodies:
             if kind.__module__.startswith(_MODELS) or getattr(kind, "sent_whole", False):
-                _state_whole(components[kind.__name__])
+                schema = components[kind.__name__]
+                schema["required"] = [*schema["properties"]]
+                schema["additionalProperties"] = False
+                for field in schema["properties"].values():
+                    field.pop("default", None)
         self._schemas = schemas
         counts = Counter(map(_plain_name, components))
         if doubled := [name for name, count in counts.items() if count > 1]:
@@ -291,14 +268,6 @@ def structs_of(kinds: Iterable[Any]) -> set[type[Struct]]:
     return found
 
 
-def _state_whole(schema: dict[str, Any]) -> None:
-    """Require every field: the gate sends a struct of the model whole, and nothing else."""
-    schema["required"] = [*schema["properties"]]
-    schema["additionalProperties"] = False
-    for field in schema["properties"].values():
-        field.pop("default", None)
-
-
 def answer_type(route: Route) -> Any:
     """Return the type of a route's answer, or a page of that type for lists."""
     model: Any = route.returns.model
@@ -307,7 +276,6 @@ def answer_type(route: Route) -> Any:
 
 
 def _json_default(value: Any) -> Any:
-    """Convert a default value to JSON."""
     return msgspec.json.decode(msgspec.json.encode(value))
 
 

@@ -1,8 +1,4 @@
-"""Declare pages, and render them.
-
-A page is declared once: who may see it, which parameters it takes, and where the navigation shows
-it. Rendering adds the navigation with its keys and fills the templates.
-"""
+"""Declare pages: who may see each, with which parameters, and where; and render them."""
 
 from __future__ import annotations
 
@@ -43,6 +39,11 @@ if TYPE_CHECKING:
     from compatgate.web.service import Service
 
 Q = TypeVar("Q", bound=Struct)
+MAX_CHOICES = 200
+"""Maximum number of choices in a form."""
+_INVISIBLE_CHARACTERS = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)
 
 
 class PageRequest(Struct, Generic[Q], frozen=True):
@@ -136,15 +137,10 @@ def listing(key: str) -> Listing:
     return _listings()[key]
 
 
-MAX_CHOICES = 200
-"""Maximum number of choices in a form."""
-_DIGITS = 9
-
-
 def expected_revision(form: Mapping[str, str]) -> int:
     """Return the revision of the document that the form shows."""
     text = form.get("revision", "")
-    if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS:
+    if not (text.isascii() and text.isdecimal()) or len(text) > 9:
         raise BadInput("is not a revision", field="revision", value=text, hint="reload the page")
     return int(text)
 
@@ -228,11 +224,6 @@ NAVIGATION = (
 )
 
 
-_INVISIBLE_CHARACTERS = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
-)
-
-
 def render(shown: HtmlPage, ask: PageRequest[Any], done: str) -> str:
     """Return a page as HTML."""
     principal, service = ask.principal, ask.service
@@ -285,14 +276,10 @@ def environment() -> Environment:
         here=current_page_link,
         bare=page_without_query,
         asked_besides=other_parameters,
-        asset=_asset,
+        asset=lambda name: f"{request.script_root}{UI_PREFIX}{asset_path(name)}",
         style=inline_style,
         browser_zone=BROWSER_ZONE,
         form_token=auth.form_field,
         version=version(),
     )
     return made
-
-
-def _asset(name: str) -> str:
-    return f"{request.script_root}{UI_PREFIX}{asset_path(name)}"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from flask import Flask
     from werkzeug.wrappers import Response as AnyResponse
 
-    from compatgate.kit.http.route import Route
+    from compatgate.kit.http.route import Route, TargetLimit
     from compatgate.kit.principal import Principal
     from compatgate.web.service import Service
 
@@ -117,17 +117,19 @@ def make_page_view(page: Page, service: Service) -> Callable[..., AnyResponse]:
             service.gate.require_pages()
             principal = auth.remember(auth.page_viewer(service))
             service.limits.take(principal, peer_address())
-            auth.admit(
-                principal,
-                page.scope,
-                targets="refused" if page.scope else "free",
-                what="the page",
-            )
+            limit: TargetLimit = "refused" if page.scope else "free"
+            auth.admit(principal, page.scope, targets=limit, what="the page")
             form = auth.check_form() if page.method == "POST" else {}
             filled = [one for one in request.args.items(multi=True) if one[1]]  # forms send empty
             query = parse_query(page.query, MultiDict(filled))
             ask = PageRequest(service, page, principal, args, query, form)
-            return _pack(to_http(_answer(ask), ask))
+            try:
+                answer = page(ask)
+            except CompatgateError as error:
+                if page.refused is None or error.status >= 500:
+                    raise
+                answer = replace(page.refused(ask), error=error)
+            return _pack(to_http(answer, ask))
         except CompatgateError as error:
             return _pack(refuse_page(error, page, principal, service))
         except Exception as error:
@@ -149,26 +151,24 @@ def _pack(response: AnyResponse) -> AnyResponse:
     return response
 
 
-def _answer(ask: PageRequest[Any]) -> Any:
-    """Return the handler's answer; a refused form is shown again, with what was wrong."""
-    try:
-        return ask.page(ask)
-    except CompatgateError as error:
-        if ask.page.refused is None or error.status >= 500:
-            raise
-        return replace(ask.page.refused(ask), error=error)
-
-
 def to_http(answer: Any, ask: PageRequest[Any]) -> AnyResponse:
     """Convert a handler's answer to HTTP."""
     if isinstance(answer, Redirect):
-        return _redirect(answer)
+        redirection = redirect(answer.place, 303)
+        shown_once = {_DONE_COOKIE: quote(answer.done)} if answer.done else {}
+        for name, value in {**shown_once, **answer.cookies}.items():
+            redirection.set_cookie(
+                name, value, max_age=60 if name in shown_once else _YEAR, httponly=True,
+                samesite="Lax", path="/", secure=request.is_secure,
+            )  # fmt: skip
+        redirection.headers["Cache-Control"] = "no-store"
+        return redirection
     if not isinstance(answer, HtmlPage):
         return answer  # type: ignore[no-any-return]
     if answer.table is not None and is_export():
-        name = quote(f"{answer.table.name}.csv")
+        file = quote(f"{answer.table.name}.csv")
         response = Response(to_csv(answer.table), content_type="text/csv; charset=utf-8")
-        response.headers["Content-Disposition"] = f"attachment; filename={name}"
+        response.headers["Content-Disposition"] = f"attachment; filename={file}"
     else:
         done = unquote(request.cookies.get(_DONE_COOKIE, ""))[:500]
         html = render(answer, ask, done)
@@ -179,18 +179,6 @@ def to_http(answer: Any, ask: PageRequest[Any]) -> AnyResponse:
             response.delete_cookie(_DONE_COOKIE, path="/")
     response.headers["Cache-Control"] = "no-store"
     response.headers[CSP] = POLICY
-    return response
-
-
-def _redirect(answer: Redirect) -> AnyResponse:
-    response = redirect(answer.place, 303)
-    done = {_DONE_COOKIE: quote(answer.done)} if answer.done else {}
-    for name, value in {**done, **answer.cookies}.items():
-        response.set_cookie(
-            name, value, max_age=60 if name in done else _YEAR, httponly=True, samesite="Lax",
-            path="/", secure=request.is_secure,
-        )  # fmt: skip
-    response.headers["Cache-Control"] = "no-store"
     return response
 
 
@@ -224,7 +212,13 @@ def keep_form(error: CompatgateError, page: Page, principal: Principal) -> HtmlP
     not put words into a person's mouth.
     """
     over = isinstance(error, Unauthorized | auth.StaleForm)
-    if not over or page.method != "POST" or page.scope is None or not _is_own_form():
+    if not over or page.method != "POST" or page.scope is None or auth.is_bearer():
+        return None
+    site = request.headers.get("Sec-Fetch-Site")
+    is_own = site == "same-origin"
+    if not site:  # without TLS
+        is_own = urlsplit(request.headers.get("Origin", "")).netloc == request.host
+    if not is_own or request.headers.get("HX-Request"):
         return None
     try:
         fields = [one for one in request.form.items(multi=True) if one[0] != auth.FIELD]
@@ -241,12 +235,3 @@ def keep_form(error: CompatgateError, page: Page, principal: Principal) -> HtmlP
         "may_send": principal.may(page.scope),
     }
     return HtmlPage("kept-form.html", "Not sent yet", context, error=error)
-
-
-def _is_own_form() -> bool:
-    """Return whether the browser says that a page of this site sent the request."""
-    if auth.is_bearer() or request.headers.get("HX-Request"):
-        return False
-    if site := request.headers.get("Sec-Fetch-Site"):
-        return site == "same-origin"
-    return urlsplit(request.headers.get("Origin", "")).netloc == request.host  # without TLS

@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import structs
 
 from compatgate import service as rooms
 from compatgate.kit.database.tables import Page as Part
@@ -26,6 +26,7 @@ from compatgate.kit.http.route import Call, NoQuery, Returns, Route, RouteOf, ro
 from compatgate.kit.ui.tables import (
     Column,
     EmptyNotice,
+    Kind,
     Listing,
     PagedTableQuery,
     fetch_rows,
@@ -84,7 +85,14 @@ def derive_pages(routes: Sequence[Route]) -> list[Page]:
 def _list_page(route: Route, paths: Collection[str]) -> Page:
     """Return a page with a table; its first column leads to the page of the object."""
     title = route.template.strip("/").replace("-", " ")
-    columns = [_column(name, route.returns.model) for name in route.columns]
+    columns = []
+    for name in route.columns:
+        (kind,) = [
+            field.type for field in structs.fields(route.returns.model) if field.name == name
+        ]
+        kinds, label = {kind, *get_args(kind)}, name.replace("_", " ").capitalize()
+        form: Kind = "number" if kinds & {int, float} else "text"
+        columns.append(Column(name, label, "time" if kinds & {datetime, date} else form))
     if f"{route.template}/{{{columns[0].key}}}" in paths:
         columns[0] = structs.replace(columns[0], to=route.template.strip("/"))
 
@@ -109,7 +117,11 @@ def _object_page(route: Route) -> Page:
     def show(ask: PageRequest[Any]) -> HtmlPage:
         answer = msgspec.convert(_ask(ask, route), route.returns.model)
         names = route.columns or answer.__struct_fields__
-        members = {name.replace("_", " "): _value(getattr(answer, name)) for name in names}
+        members = {}
+        for name in names:
+            value = getattr(answer, name)
+            text = ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
+            members[name.replace("_", " ")] = text
         title = " ".join(map(str, ask.args.values()))
         return HtmlPage("members.html", title, {"members": members})
 
@@ -119,25 +131,9 @@ def _object_page(route: Route) -> Page:
 
 def _ask(ask: PageRequest[Any], route: Route, **query: Any) -> Any:
     """Return the answer of a route's handler as plain data."""
-    call = Call(
-        ask.service, ask.service.settings, route, ask.principal, ask.args, route.query(**query)
-    )
+    service, asked = ask.service, route.query(**query)
+    call = Call(service, service.settings, route, ask.principal, ask.args, asked)
     return msgspec.to_builtins(route.handler(call).body)
-
-
-def _column(name: str, model: type[Struct]) -> Column:
-    """Return the column of a member; times and numbers have their own form."""
-    (kind,) = [field.type for field in structs.fields(model) if field.name == name]
-    kinds = {kind, *get_args(kind)}
-    label = name.replace("_", " ").capitalize()
-    if kinds & {datetime, date}:
-        return Column(name, label, "time")
-    return Column(name, label, "number" if kinds & {int, float} else "text")
-
-
-def _value(value: Any) -> Any:
-    """Return a member as a cell shows it."""
-    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
 
 
 @route(

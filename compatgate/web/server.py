@@ -184,7 +184,7 @@ class _Server(BaseApplication):  # type: ignore[misc]
             "timeout": _STUCK_SECONDS,
             "graceful_timeout": STOP_SECONDS,
             "keepalive": _IDLE_SECONDS,
-            "when_ready": _stop_gracefully_on_interrupt,
+            "when_ready": lambda arbiter: signal.signal(signal.SIGINT, _terminate),
             "post_worker_init": self._ready,
             "child_exit": _drop_figures,
             "control_socket_disable": True,
@@ -232,9 +232,9 @@ def _worker(options: ServerOptions) -> type[UvicornWorker]:
     return type("Worker", (UvicornWorker,), {"CONFIG_KWARGS": settings})
 
 
-def _stop_gracefully_on_interrupt(arbiter: object) -> None:
+def _terminate(*_: object) -> None:
     """Treat Ctrl-C as SIGTERM, because gunicorn would stop at once."""
-    signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _drop_figures(arbiter: object, worker: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from flask import request
 from msgspec import field
@@ -22,7 +22,6 @@ from compatgate.service.attention.notices.worker import IncidentWebhook
 from compatgate.service.audit.attestations.service import SigningOptions
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.service import AdmissionOptions
-from compatgate.web.access import AccessLevel
 
 if TYPE_CHECKING:
     from compatgate.kit.http.limits import RequestLimits
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _HOST = re.compile(r"[A-Za-z0-9.-]{1,253}(:\d{1,5})?|\[[0-9a-fA-F:.]{2,45}\](:\d{1,5})?")
 METRIC_TARGETS = 100
+AccessLevel = Literal["off", "errors", "all"]
+"""Requests that have a line in the log; ``errors``: those that are refused or fail."""
 
 
 class Service:
@@ -89,20 +90,11 @@ def answer_link(service: Service, verdict_id: str, environ: Mapping[str, Any] | 
 
 
 class Settings(RequestSettings, frozen=True, kw_only=True):
-    """Settings of the web application.
+    """Settings of the web application; the options of `serve` say what each means.
 
-    Attributes:
-        anonymous: scopes of callers without a token.
-        max_listeners: number of followed logs at once, each on a thread of the server.
-        hook_secrets: that requests of deploy webhooks may be signed with; where there are any, who
-            comes without signature and token is refused there.
-        public_url: where people reach this service, for links; empty: where it was asked.
-        metric_targets: number of targets that have figures of their own, by name; the others
-            count together.
-        certificate: of the server; None: plain HTTP.
-        failed: failed authentications of a peer in each process; None: no limit.
-        anonymous_rate: logged questions of an anonymous caller's address in each process; None: no
-            limit.
+    ``max_listeners``: followed logs at once, each on a thread of the server. With ``hook_secrets``,
+    who comes to a deploy webhook without signature and token is refused. Rates are those of a
+    process; None: no limit.
     """
 
     anonymous: frozenset[str] = frozenset()

@@ -37,14 +37,10 @@ AUTHOR = "serve"
 
 
 class StartOptions(Struct, frozen=True):
-    """The input of a start.
+    """The input of a start; None: as `open_rooms` and `open_state_folder`.
 
-    Attributes:
-        database: URL or path; None: as `open_rooms`.
-        matrix: files and folders, imported when the stored matrix is empty.
-        state: folder of the replica's state; None: as `open_state_folder`.
-        max_stale: as of `OutageOptions`.
-        start_empty: accept a missing SQLite file although it had a matrix.
+    ``matrix``: files and folders, imported when the stored matrix is empty; ``start_empty``: accept
+    a missing SQLite file although it had a matrix.
     """
 
     database: str | None = None
@@ -56,17 +52,11 @@ class StartOptions(Struct, frozen=True):
 
 
 class Prepared(Struct, frozen=True):
-    """The prepared service.
+    """The prepared service: every process begins with its snapshot, as the database confirmed it.
 
-    Attributes:
-        snapshot: what answers rest on at the start; every process begins with it.
-        outages: what each process keeps for outages of the database.
-        confirmed_at: when the database last confirmed the snapshot.
-        imported: what the import made; None: nothing was imported.
-        admin: the first token, at the first start only.
-        upgrade: of the schema; None: there was none.
-        away: why the database does not answer; None: it does.
-        seen_revision: a later revision that this replica saw before; 0: none.
+    ``imported``, ``admin`` (the first token) and ``upgrade`` (of the schema) are what the start
+    made. ``away``: why the database does not answer; ``seen_revision``: a later one that this
+    replica saw before; 0: none.
     """
 
     options: StartOptions
@@ -116,11 +106,9 @@ class Prepared(Struct, frozen=True):
 
 
 def prepare(options: StartOptions) -> Prepared:
-    """Read the facts, open (and migrate) the database, import the first matrix.
+    """Read the facts, open (and migrate) the database, import the first matrix, or nothing.
 
     Without the database, the last-known-good snapshot of this replica takes its place.
-
-    Import nothing if any of them fails.
     """
     from compatgate.catalog import load_facts
 

@@ -16,7 +16,7 @@ run = Group(
         "import": "cli.canary.samples:run_import",
         "sample": "cli.canary.samples:run_sample",
         "hosts": "cli.canary.hosts:HOSTS",
-        "baselines": "cli.canary.baselines:run",
+        "baselines": "cli.canary.samples:run_baselines",
         "fleet": "cli.canary.hosts:run_fleet",
         "drift": "cli.canary.hosts:run_drift",
         "judge": "cli.canary.judge:run_judge",

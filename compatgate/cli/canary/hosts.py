@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from compatgate.canary.fleet import (
-    LEAST_HOSTS,
-    HostValues,
-    RankedHost,
-    rank_hosts,
-)
+from compatgate.canary.fleet import LEAST_HOSTS, HostValues, RankedHost, rank_hosts
 from compatgate.canary.history import MAX_HISTORY, MIN_HISTORY, MetricHistory
 from compatgate.catalog import load_facts
 from compatgate.cli.canary.runs import run_line, wait_for_runs
@@ -30,6 +26,7 @@ from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import action
 
 _SHOWN_PARTS = 4
+_DIGEST = re.compile(r"(sha256:.{12}).*$", re.DOTALL)
 _HEAD = ("HOST", "", "WORST METRIC", "VALUE", "FLEET", "WORSE BY", "INTERVAL", "SLOW FROM")
 
 
@@ -84,8 +81,8 @@ def run_drift(args: argparse.Namespace) -> int:
         raise BadInput("is too large", field="--limit", value=args.limit, hint=hint)
     filters = {"workload": args.workload, "gpu": args.gpu, "metric": args.metric}
     with gate_of(args) as gate:
-        operation = Operations.list_metric_histories
-        result = ask_all(gate, None, operation, **filters, runs=args.limit)
+        histories = Operations.list_metric_histories
+        result = ask_all(gate, None, histories, **filters, runs=args.limit)
     followed = [one for one in result if len(one["points"]) >= MIN_HISTORY]
     lines = [{**one, **change} for one in result for change in one["changes"]]
     empty = f"no change of level in {len(followed)} metrics with at least {MIN_HISTORY} runs"
@@ -102,19 +99,12 @@ def _name_effect(change: Body) -> str:
 
 
 def _name_parts(change: Body) -> str:
-    parts = change["parts"]
-    texts = [
-        f"{one['part']} {_shorten(one['before'])} to {_shorten(one['after'])}"
-        for one in parts[:_SHOWN_PARTS]
-    ]
+    parts, texts = change["parts"], []
+    for one in parts[:_SHOWN_PARTS]:
+        before, after = (_DIGEST.sub(r"\1", one[side]) or "none" for side in ("before", "after"))
+        texts.append(f"{one['part']} {before} to {after}")
     texts += [f"{len(parts) - _SHOWN_PARTS} more"] if len(parts) > _SHOWN_PARTS else []
     return "; ".join(texts) or "nothing that was measured"
-
-
-def _shorten(value: str) -> str:
-    """Return a version, or the start of a digest."""
-    name, at, digest = value.rpartition("sha256:")
-    return f"{name}{at}{digest[:12]}" if at else value or "none"
 
 
 _CHANGES = columns(
@@ -190,7 +180,6 @@ def run_fleet(args: argparse.Namespace) -> int:
 
 
 def _submit(gate: Client, args: argparse.Namespace) -> Iterator[str]:
-    """Queue a run for each host, and yield its id."""
     body = {"target": args.target, "priority": args.priority, "image": args.image}
     if args.image is not None:
         body["against"] = "none"  # hosts are compared, not images

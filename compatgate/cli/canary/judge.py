@@ -16,7 +16,7 @@ from compatgate.canary.judge.measurements import (
     read_measurements,
     read_pairs,
 )
-from compatgate.canary.judge.noise import Noise, fit_noise
+from compatgate.canary.judge.noise import fit_noise
 from compatgate.canary.judge.paired.blocks import (
     PairedJudgement,
     PairedMetric,
@@ -123,9 +123,6 @@ def _read(path: str, field: str) -> bytes:
         return file.read(MAX_BYTES + 1)
 
 
-# --- two files -------------------------------------------------------------------------------
-
-
 def _judge_files(args: argparse.Namespace) -> WorkloadJudgement:
     baseline, candidate = _read_measurements(args)
     names = args.metric or [*dict.fromkeys([*baseline.metrics, *candidate.metrics])]
@@ -190,9 +187,6 @@ def _spec(
     return MetricSpec(unit, better, args.tolerance or tolerance or TOLERANCE, args.repetitions)
 
 
-# --- pairs -----------------------------------------------------------------------------------
-
-
 def _judge_pairs(args: argparse.Namespace) -> PairedJudgement:
     def read(path: str, field: str) -> PairedFile:
         return read_pairs(_read(path, field), source=name_input(path))
@@ -204,30 +198,22 @@ def _judge_pairs(args: argparse.Namespace) -> PairedJudgement:
         unit = pairs.metrics[name].unit if name in pairs.metrics else ""
         specs[name] = _spec(args, unit, *pairs.stated.get(name, (None, None)))
     reasons, peaks = _split(args.explained, "--explained", specs), _read_peaks(args, specs)
+    known = {}
+    for name, spec in specs.items():
+        noise = fit_noise(  # of the sessions in which the metric can be compared
+            compute_log_ratios(session).noise
+            for session in (file.metrics[name] for file in history if name in file.metrics)
+            if not counts_events(session) and not find_refusal(session, spec.tolerance)
+        )
+        known[name] = Knowledge(noise, peaks.get(name), reasons.get(name, ""))
     return judge_pairs(
         specs,
         pairs.metrics,
-        known={
-            name: Knowledge(_learn(name, spec, history), peaks.get(name), reasons.get(name, ""))
-            for name, spec in specs.items()
-        },
+        known=known,
         checks=pairs.checks,
         reference_checks=pairs.reference_checks,
         correction=args.correction or "holm",
     )
-
-
-def _learn(name: str, spec: MetricSpec, history: list[PairedFile]) -> Noise | None:
-    """Learn the noise of a metric from the sessions in which it can be compared."""
-    sessions = [file.metrics[name] for file in history if name in file.metrics]
-    return fit_noise(
-        compute_log_ratios(session).noise
-        for session in sessions
-        if not counts_events(session) and not find_refusal(session, spec.tolerance)
-    )
-
-
-# --- options of metrics ----------------------------------------------------------------------
 
 
 def _read_peaks(args: argparse.Namespace, specs: dict[str, MetricSpec]) -> dict[str, float]:
@@ -260,11 +246,7 @@ def _split(options: list[str], field: str, specs: dict[str, MetricSpec]) -> dict
     return values
 
 
-# --- text ------------------------------------------------------------------------------------
-
-
 def _render(judged: Any, verdict: str, stream: TextIO, *, paired: bool) -> str:
-    """Return a judgement of files or of pairs as text."""
     colour, width = wants_colour(stream), width_of(stream) - 2
     lines = [paint(verdict.replace("-", " ").upper(), "bold", _COLOURS[verdict], colour=colour)]
     for check in judged.checks:
@@ -273,7 +255,7 @@ def _render(judged: Any, verdict: str, stream: TextIO, *, paired: bool) -> str:
             lines += ["", *wrap(f"check {check.name} {state}: {check.message}".strip(": "), width)]
     for metric in judged.metrics:
         name = metric.metric if paired else metric.name
-        figures = _figures_of_pairs(metric) if paired else _figures_of_files(metric)
+        figures = _list_figures(metric)
         style = _COLOURS.get(metric.outcome, "green")
         outcome = paint(metric.outcome.replace("-", " "), style, colour=colour)
         lines += ["", f"{wrap(name, width)[0]}: {outcome}"]
@@ -288,7 +270,15 @@ def _render(judged: Any, verdict: str, stream: TextIO, *, paired: bool) -> str:
     return "\n".join(lines)
 
 
-def _figures_of_files(metric: MetricJudgement) -> list[str]:
+def _list_figures(metric: MetricJudgement | PairedMetric) -> list[str]:
+    if isinstance(metric, PairedMetric):
+        figures = [f"{metric.pairs} pairs"]
+        if metric.noise is not None:
+            figures.append(f"noise of a pair {100 * metric.noise:.2g} %")
+        if metric.history:
+            added = f"{metric.history:.3g} degrees of freedom"
+            figures.append(f"other metrics and sessions add {added}")
+        return figures
     if (found := metric.numbers) is None:
         return []
     pair: Callable[[tuple[float, float]], str] = "{0[0]:.4g} -> {0[1]:.4g}".format
@@ -302,15 +292,6 @@ def _figures_of_files(metric: MetricJudgement) -> list[str]:
     ]
     if found.dropped:
         figures.append(f"{found.dropped} warm-up values of each run ignored")
-    return figures
-
-
-def _figures_of_pairs(metric: PairedMetric) -> list[str]:
-    figures = [f"{metric.pairs} pairs"]
-    if metric.noise is not None:
-        figures.append(f"noise of a pair {100 * metric.noise:.2g} %")
-    if metric.history:
-        figures.append(f"other metrics and sessions add {metric.history:.3g} degrees of freedom")
     return figures
 
 

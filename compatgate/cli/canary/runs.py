@@ -37,7 +37,6 @@ _COLUMNS = columns(
 
 
 def _start(args: argparse.Namespace) -> list[Body]:
-    """Queue the runs, and wait until they end."""
     with gate_of(args) as gate:
         made: list[Body] = START.ask(args, gate)
         ids = [run["id"] for run in made]
@@ -162,7 +161,6 @@ def wait_for_runs(show: Callable[[str], Body], ids: Sequence[str]) -> list[Body]
 
 
 def _show_patiently(show: Callable[[str], Body], ids: Sequence[str], name: str) -> Body:
-    """Show a run, and wait while the gate restarts."""
     began = 0.0
     while True:
         try:
@@ -216,17 +214,20 @@ example: compatgate canary discard run_0123456789abcdef --reason "PSU of a100-3 
 
 
 def _show(args: argparse.Namespace) -> Body:
-    """Show a run, after its end where that is waited for."""
     with gate_of(args) as gate:
         if args.wait:
             wait_for_runs(lambda run: ask(gate, Operations.show_run, run), [args.id])
-        run: Body = SHOW.ask(args, gate)
-    return run
+        return dict(SHOW.ask(args, gate))
 
 
 def _format_run(run: Body) -> str:
     """Return a run with everything that is known of it; an older server sends less."""
-    host = run["on_host"] or run["host"]
+    host, reference = run["on_host"] or run["host"], ""
+    if against := run.get("against"):
+        reason = against["reason"]
+        entry = f"entry {against['entry']}: " if against["entry"] else ""
+        reference = f"{entry}{against['image']}{f' ({reason})' if reason else ''}"
+        reference = reference if against["image"] else f"nothing: {reason}"
     fields = {
         "suite": run["suite"],
         "target": " / ".join(filter(None, (run["target"], run["pool"]))),
@@ -236,7 +237,7 @@ def _format_run(run: Body) -> str:
             for name, value in run["stack"].items()
         ),
         "image": run["image"],
-        "against": _describe_reference(run.get("against")),
+        "against": reference,
         "gpu": run["gpu"],
         "driver": run["driver"],
         "nodes": run["nodes"] if run["nodes"] > 1 else None,
@@ -252,28 +253,14 @@ def _format_run(run: Body) -> str:
         named = columns("step: name", "outcome", "exit: exit_code", "reason")
         parts.append(format_rows(steps, named))
     if pairs := run.get("pairs"):
-        parts.append("\n".join(_list_pairs(pairs)))
+        metrics = (pairs["judgement"] or {}).get("metrics")
+        state = f"pairs: {pairs['outcome'] or 'undecided'} after {pairs['done']}"
+        lines = [state, f"  {pairs['reason']}"]
+        parts.append("\n".join([*lines, format_rows(metrics, _PAIRS)] if metrics else lines))
     parts += map("\n".join, (_list_witnesses(steps), _list_figures(steps)))
     if evidence := run.get("evidence"):
         parts.append(_format_evidence(evidence))
     return strip_controls("\n\n".join(filter(None, parts)))
-
-
-def _describe_reference(against: Body | None) -> str:
-    if not against:
-        return ""
-    if not against["image"]:
-        return f"nothing: {against['reason']}"
-    entry = f"entry {against['entry']}: " if against["entry"] else ""
-    return f"{entry}{against['image']}" + (f" ({against['reason']})" if against["reason"] else "")
-
-
-def _list_pairs(pairs: Body) -> Iterator[str]:
-    """Yield the outcome of a comparison, and each metric's change with its interval."""
-    yield f"pairs: {pairs['outcome'] or 'undecided'} after {pairs['done']}"
-    yield f"  {pairs['reason']}"
-    if metrics := (pairs["judgement"] or {}).get("metrics"):
-        yield format_rows(metrics, _PAIRS)
 
 
 def _share(value: float | None) -> str:
@@ -292,7 +279,6 @@ _PAIRS = columns(
 
 
 def _list_witnesses(steps: Sequence[Body]) -> Iterator[str]:
-    """Yield what the worker saw of each step."""
     for step in steps:
         if not (witness := (step["report"] or {}).get("witness")):
             continue
@@ -305,7 +291,6 @@ def _list_witnesses(steps: Sequence[Body]) -> Iterator[str]:
 
 
 def _list_figures(steps: Sequence[Body]) -> Iterator[str]:
-    """Yield the shares of published peaks, and the conditions of metrics."""
     for step in steps:
         for one in step.get("peaks", ()):
             yield f"  {step['name']} {one['metric']}: {one['words']}"
@@ -318,7 +303,6 @@ def _list_figures(steps: Sequence[Body]) -> Iterator[str]:
 
 
 def _format_evidence(found: Body) -> str:
-    """Return what the evidence of a run is bound to, and the pool that it is in."""
     bound, gone = found["bound"] or {}, found["discarded"]
     compared = msgspec.convert(bound.get("compared"), Comparison | None)
     fields = {

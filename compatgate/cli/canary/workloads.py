@@ -177,18 +177,13 @@ def run_fetch(args: argparse.Namespace) -> int:
                 target.write_bytes(content.data)
                 target.chmod(0o755 if content.executable else 0o644)
             name = read_workload(Path(draft) / "workload").name
-            _put(Path(draft), place / name, replace=args.force)
+            if (goal := place / name).exists() or goal.is_symlink():
+                if not args.force:
+                    hint = "name another folder, or replace it with --force"
+                    raise Conflict("already exists", field=str(goal), hint=hint)
+                os.rename(goal, Path(draft) / "before")  # it is removed with the draft
+            os.rename(Path(draft) / "workload", goal)
     except OSError as error:
         raise BadInput(f"cannot write: {error.strerror}", field=str(place)) from None
     print(f"{name}: {len(folder.files)} files of {folder.digest} in {place / name}")
     return 0
-
-
-def _put(draft: Path, target: Path, *, replace: bool) -> None:
-    """Move the draft to its place; a replaced folder is removed with the draft."""
-    if target.exists() or target.is_symlink():
-        if not replace:
-            hint = "name another folder, or replace it with --force"
-            raise Conflict("already exists", field=str(target), hint=hint)
-        os.rename(target, draft / "before")
-    os.rename(draft / "workload", target)

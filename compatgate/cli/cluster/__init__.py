@@ -112,7 +112,7 @@ run = Group(
     {
         "check": "cli.cluster.check:run",
         "manifests": run_manifests,
-        "nodes": "cli.cluster.nodes:run_nodes",
+        "nodes": "cli.cluster.audit:run_nodes",
         "audit": "cli.cluster.audit:run",
         "webhook": run_webhook,
     },

@@ -1,4 +1,4 @@
-"""Run ``compatgate k8s audit``: re-evaluate running GPU pods."""
+"""Run ``compatgate k8s`` nodes and audit: report nodes of a cluster, re-evaluate its GPU pods."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from msgspec import ValidationError, convert
 from msgspec.structs import replace
 
-from compatgate.cli.cluster import CLUSTER, connect_cluster
-from compatgate.cli.commands import columns, format_rows
+from compatgate.cli.cluster import CLUSTER, CLUSTER_NAME, check_name, connect_cluster
+from compatgate.cli.commands import Body, columns, format_rows
 from compatgate.cli.gate import Client, Operations, gate_of
+from compatgate.cli.nodes import print_nodes
 from compatgate.core.matrix import Waiver
 from compatgate.core.rule import Verdict
 from compatgate.documents.convert import to_waiver
@@ -20,13 +21,18 @@ from compatgate.documents.specs import TargetSpec, WaiverDoc
 from compatgate.errors import Unavailable, quote_error
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import FORMAT, PLACE, repeat
-from compatgate.kit.cli.output import print_json
+from compatgate.kit.cli.output import name_input, print_json, read_bytes
 from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import today
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.questions import parse_exemptions
-from compatgate.service.nodes.kubernetes.connection import ClusterClaims, list_nodes
+from compatgate.service.nodes.kubernetes.connection import (
+    ClusterClaims,
+    list_nodes,
+    make_reports,
+    parse_nodes,
+)
 
 if TYPE_CHECKING:
     from compatgate.service.nodes.kubernetes.audit import AuditOptions, PodResult
@@ -37,6 +43,7 @@ _COLUMNS = columns(
     *("result: outcome", "pod.namespace", "pod: pod.name", "target", "rule", "why: message")
 )
 _SHOWN_OUTCOMES = ("fail", "error", "warn", "skip")
+LARGEST = 512 * 1024 * 1024
 
 
 @action(
@@ -108,16 +115,25 @@ class _Previews:
         try:
             return convert(ask(self._gate, Operations.preview, body), Verdict)
         except ValidationError as error:
+            what = f"the gate's answer has an unexpected form: {quote_error(error)}"
             hint = "use a gate of the same version as this program"
-            raise Unavailable(
-                f"the gate's answer has an unexpected form: {quote_error(error)}", hint=hint
-            ) from None
+            raise Unavailable(what, hint=hint) from None
 
 
 def _print_results(results: Sequence[PodResult], form: str) -> None:
-    """Print every result that is not a pass, and the counts."""
     if form == "json":
-        print_json({"results": [_to_json(result) for result in results]})
+        fields = ("outcome", "target", "rule", "message", "verdict", "mode", "image")
+        listed = [
+            {
+                "namespace": one.pod.namespace,
+                "pod": one.pod.name,
+                "node": one.pod.node,
+                "containers": list(one.containers),
+                **{name: getattr(one, name) for name in fields},
+            }
+            for one in results
+        ]
+        print_json({"results": listed})
         return
     shown = [one for outcome in _SHOWN_OUTCOMES for one in results if one.outcome == outcome]
     empty = "admission would admit every running GPU pod"
@@ -128,12 +144,33 @@ def _print_results(results: Sequence[PodResult], form: str) -> None:
     say(f"{pods} GPU pods: {', '.join(named) or 'none'}")
 
 
-def _to_json(result: PodResult) -> dict[str, Any]:
-    fields = ("outcome", "target", "rule", "message", "verdict", "mode", "image")
-    return {
-        "namespace": result.pod.namespace,
-        "pod": result.pod.name,
-        "node": result.pod.node,
-        "containers": list(result.containers),
-        **{name: getattr(result, name) for name in fields},
-    }
+@action(
+    "read the cluster's nodes; report them",
+    CLUSTER,
+    "--file FILE  output of kubectl get nodes -o json; - for stdin",
+    CLUSTER_NAME,
+    "--report  send the nodes to the gate",
+    PLACE,
+    FORMAT,
+    epilog="""\
+examples:
+  kubectl get nodes -o json | compatgate k8s nodes --file -
+  compatgate k8s nodes --report --cluster prod-eu --server https://gate.example
+""",
+)
+def run_nodes(args: argparse.Namespace) -> int:
+    """Read nodes, and print or report them."""
+    check_name(args)
+    if args.file is None:
+        with connect_cluster(args) as api:
+            nodes = list_nodes(api)
+    else:
+        data = read_bytes(args.file, "--file", LARGEST)
+        nodes = parse_nodes(data, name_input(args.file))
+    shown: list[Body] = []
+    report, dry_run = Operations.report_nodes, not args.report
+    with gate_of(args) as gate:
+        for part in make_reports([node for node in nodes if node.has_gpus], args.cluster):
+            answer = ask(gate, report, part["nodes"], cluster=part["cluster"], dry_run=dry_run)
+            shown += answer["nodes"]
+    return print_nodes(args.format, shown, "no node of this cluster has NVIDIA GPU labels")

@@ -152,17 +152,15 @@ def _check(
             except CompatgateError as error:
                 if error.status not in _FOR_THE_OBJECT:
                     raise
-                file = "<stdin>" if manifest.file == "-" else manifest.file
-                mistakes.append(
-                    DocumentProblem(
-                        error.problem,
-                        path=(error.field,) if error.field else (),
-                        file=file,
-                        line=manifest.line(),
-                        document=manifest.name,
-                        hint=error.hint,
-                    )
+                problem = DocumentProblem(
+                    error.problem,
+                    path=(error.field,) if error.field else (),
+                    file="<stdin>" if manifest.file == "-" else manifest.file,
+                    line=manifest.line(),
+                    document=manifest.name,
+                    hint=error.hint,
                 )
+                mistakes.append(problem)
                 continue
         checked.append(CheckedManifest(manifest, apply_unmatched(answer, unmatched), why))
     return checked

@@ -141,10 +141,8 @@ def _show(args: argparse.Namespace) -> int:
         "signed_by": list(bundle.signatures),
         "verified": key_id,
     }
-    lines = [
-        f"{key:<12} {', '.join(value) if isinstance(value, list) else value}"
-        for key, value in report.items()
-    ]
+    texts = {key: ", ".join(v) if isinstance(v, list) else v for key, v in report.items()}
+    lines = [f"{key:<12} {text}" for key, text in texts.items()]
     if not bundle.facts_match:
         lines.append(
             "the facts of this program differ from those of the exporting gate: answers may differ"

@@ -8,7 +8,7 @@ run = Group(
     {
         "import": "cli.matrix.files:import_files",
         "sync": "cli.matrix.diff:sync_files",
-        "export": "cli.matrix.export:export_matrix",
+        "export": "cli.matrix.files:export_matrix",
         "diff": "cli.matrix.diff:diff_matrix",
         "backtest": "cli.gate.comparison:run_backtest",
         "delete": "cli.matrix.documents:delete_document",

@@ -232,10 +232,11 @@ def describe_sync(
 
     Without a note it is the commit of the CI job, if ``environ`` names one.
     """
-    commit = next((environ[key] for key in _COMMITS if environ.get(key)), "")
-    repository = next((environ[key] for key in _REPOSITORIES if environ.get(key)), "")
-    known = f"{repository}@{commit}" if repository and commit else commit
-    noted = note or known
+    commit, repository = (
+        next((environ[key] for key in keys if environ.get(key)), "")
+        for keys in (_COMMITS, _REPOSITORIES)
+    )
+    noted = note or (f"{repository}@{commit}" if repository and commit else commit)
     what = reason or " ".join(filter(None, ("matrix sync", name)))
     text = f"{what} ({noted})" if noted else what
     return shorten_text(strip_controls(text).replace("\n", " "), LONGEST_REASON)

@@ -34,17 +34,13 @@ _KIND = "--kind {entry,waiver,target}  kind, if several documents have this name
 _WAIVER_DAYS = 7
 
 
-def _name_pools(target: Body) -> list[str]:
-    return [f"{pool['gpu']}/{pool['driver']}" for pool in target["spec"]["pools"]]
-
-
 _LISTS = {
     "entries": columns(
-        *("entry: metadata.name", "spec.status", "spec.targets", "revision"),
-        "spec.components",
+        *("entry: metadata.name", "spec.status", "spec.targets", "revision"), "spec.components"
     ),
     "targets": columns(
-        *("target: metadata.name", "mode: spec.policy.mode", "revision", ("pools", _name_pools))
+        *("target: metadata.name", "mode: spec.policy.mode", "revision"),
+        ("pools", lambda one: [f"{p['gpu']}/{p['driver']}" for p in one["spec"]["pools"]]),
     ),
     "waivers": columns(
         *("waiver: metadata.name", "spec.rules", "spec.targets"),
@@ -147,15 +143,10 @@ def _find_documents(args: argparse.Namespace, gate: Client) -> list[Body]:
 
 
 def _format_revision(row: Body) -> str:
-    proposal = row["proposal"]
-    return "\n".join(
-        [
-            f"revision {row['number']}, {format_json_time(row['made_at'])}, {row['author']}:"
-            f" {row['reason']}",
-            f"merged by {proposal}" if proposal else "made directly, without a proposal",
-            *format_changes(row["changes"]),
-        ]
-    )
+    proposal, at = row["proposal"], format_json_time(row["made_at"])
+    made = f"merged by {proposal}" if proposal else "made directly, without a proposal"
+    head = f"revision {row['number']}, {at}, {row['author']}: {row['reason']}"
+    return "\n".join([head, made, *format_changes(row["changes"])])
 
 
 LOG = Row(
@@ -214,7 +205,6 @@ def waive(args: argparse.Namespace, gate: Client) -> int:
 
 
 def _draft(args: argparse.Namespace, verdict: Body) -> Body:
-    """Return the document of a waiver for one verdict."""
     from compatgate.service.matrix.documents.waivers import (
         draft_waiver_form,
         parse_components,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
 from typing import Any
 
 from compatgate.check.question import read_changes
@@ -59,15 +58,18 @@ examples:
 )
 def propose(args: argparse.Namespace, gate: Client) -> int:
     """Propose a change, or replace the edits of a proposal."""
-    edits = _read_edits(args)
-    reason = reason_of(args, f"matrix propose {' '.join(_name_edits(args))}".strip())
-    force = args.force or None
+    edits, named = _read_edits(args), list(args.files)
+    for option in _STATUSES:
+        named += [f"--{option} {name}" for name in getattr(args, option)]
+    named += [f"--delete {one}" for one in args.delete]
+    if args.set:
+        named.append(f"--target {args.target} --set {','.join(args.set)}")
+    reason = reason_of(args, f"matrix propose {' '.join(named)}".strip())
+    by: Body = {"reason": reason, "force": args.force or None}
     if args.update:
-        found = ask(
-            gate, Operations.change_proposal, args.update, edits, reason=reason, force=force
-        )
+        found = ask(gate, Operations.change_proposal, args.update, edits, **by)
     else:
-        found = ask(gate, Operations.create_proposal, edits, reason=reason, force=force)
+        found = ask(gate, Operations.create_proposal, edits, **by)
     if args.format != "json":
         note_warnings(found.get("warnings", ()))
     lines = [f"proposal {found['id']}: {found['reason']}"]
@@ -108,15 +110,6 @@ def _read_values(args: argparse.Namespace) -> Body:
     return values
 
 
-def _name_edits(args: argparse.Namespace) -> Iterator[str]:
-    yield from args.files
-    for option in _STATUSES:
-        yield from (f"--{option} {name}" for name in getattr(args, option))
-    yield from (f"--delete {one}" for one in args.delete)
-    if args.set:
-        yield f"--target {args.target} --set {','.join(args.set)}"
-
-
 def format_proposal(found: Body) -> str:
     """Return a proposal with its difference, and what it needs and has."""
     lines = [
@@ -146,7 +139,6 @@ def format_proposal(found: Body) -> str:
 
 
 def _list_blockers(found: Body) -> list[str]:
-    """Return what is missing before a merge, or what to run next."""
     named = f"{found['id']} --digest {found['digest']}"
     if found["state"] == "merged":
         return [f"merged as revision {found['revision']}"]
@@ -159,12 +151,12 @@ def _list_blockers(found: Body) -> list[str]:
 
 
 def _format_reverted(found: Body) -> str:
-    made = f"proposal {found['proposal']}" if found["proposal"] else f"revision {found['revision']}"
-    return "\n".join([*format_changes(found["changes"]), f"{made} reverts the revision"])
+    kind = "proposal" if found["proposal"] else "revision"
+    made = f"{kind} {found[kind]} reverts the revision"
+    return "\n".join([*format_changes(found["changes"]), made])
 
 
 def _format_state(proposal: Body, what: str) -> str:
-    """Return what was done to a proposal, and what it needs now."""
     if proposal["revision"] is not None:
         return f"{proposal['id']} {what}: revision {proposal['revision']}"
     more = [] if proposal["state"] == "closed" else _list_blockers(proposal)
@@ -175,10 +167,6 @@ def _format_approved(proposal: Body) -> str:
     approvals = proposal["approvals"]
     by = approvals[-1]["by"] if approvals else proposal["decided_by"]
     return _format_state(proposal, f"was approved by {by}")
-
-
-def _name_outcome(one: Body) -> str:
-    return str(one["state"]) if one["revision"] is None else f"merged: {one['revision']}"
 
 
 def _list(args: argparse.Namespace) -> Any:
@@ -201,7 +189,9 @@ LIST = Row(
 ...
 """,
     columns(
-        *("id", ("state", _name_outcome), "author", "made: made_at", "targets"),
+        "id",
+        ("state", lambda p: p["state"] if p["revision"] is None else f"merged: {p['revision']}"),
+        *("author", "made: made_at", "targets"),
         ("changes", lambda one: shorten(one["documents"], 3)),
         *("approved by: approvals.by", "reason"),
     ),

@@ -15,16 +15,15 @@ from compatgate.kit.cli.terminal import strip_controls, wrap_beside
 if TYPE_CHECKING:
     from datetime import datetime
 
+LARGEST_INPUT = 32 * 1024 * 1024
+"""Maximum size of a file to read, in bytes."""
+
 
 def print_json(value: Any) -> None:
     """Print one JSON value, for programs; objects become what msgspec makes of them."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, default=_to_builtins))
-
-
-def _to_builtins(value: Any) -> Any:
     from msgspec import to_builtins
 
-    return to_builtins(value)
+    print(json.dumps(value, indent=2, ensure_ascii=False, default=to_builtins))
 
 
 def print_answer(form: str, answer: Any, text: str | Callable[[], str]) -> int:
@@ -44,7 +43,8 @@ def format_fields(fields: Mapping[str, object], indent: str = "", width: int = 1
 
 def format_cells(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Return a table of values, each on one line without control characters, ``-`` for none."""
-    return format_table(head, [[*map(_cell, row)] for row in rows])
+    texts = (("-" if value in (None, "") else str(value) for value in row) for row in rows)
+    return format_table(head, [[" ".join(strip_controls(t).split()) for t in row] for row in texts])
 
 
 def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -54,11 +54,6 @@ def format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(
         "  ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)).rstrip() for line in lines
     )
-
-
-def _cell(value: object) -> str:
-    text = "-" if value in (None, "") else str(value)
-    return " ".join(strip_controls(text).split())
 
 
 def list_fields(fields: Mapping[str, Any], width: int, indent: int = 0) -> Iterator[str]:
@@ -125,10 +120,6 @@ def write_output(path: str, content: bytes) -> None:
             part.unlink()
         reason = quote_error(error)
         raise BadInput(f"cannot write {path}: {reason}", field="--output", value=path) from None
-
-
-LARGEST_INPUT = 32 * 1024 * 1024
-"""Maximum size of a file to read, in bytes."""
 
 
 def read_text(path: str, option: str, largest: int = LARGEST_INPUT) -> str:

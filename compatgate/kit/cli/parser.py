@@ -53,7 +53,6 @@ class _Actions(argparse._SubParsersAction):  # type: ignore[type-arg]
     """The actions of a command; the help line of an action is also its description."""
 
     def add_parser(self, name: str, **settings: Any) -> Any:
-        """Add an action."""
         settings.setdefault("description", sentence(settings.get("help", "")))
         return super().add_parser(name, **settings)
 
@@ -86,7 +85,12 @@ class Parser(argparse.ArgumentParser):
         """Parse arguments; for an unknown option suggest the nearest known one."""
         parsed, unknown = self.parse_known_args(args, namespace)
         if unknown:
-            self.error(f"unknown argument '{unknown[0]}'{self._near(unknown[0])}")
+            from difflib import get_close_matches
+
+            known = [name for name in _options(self) if name.startswith("--")]
+            near = get_close_matches(unknown[0].partition("=")[0], known, n=1)
+            hint = f", did you mean '{near[0]}'?" if near else ""
+            self.error(f"unknown argument '{unknown[0]}'{hint}")
         return parsed
 
     def add_examples(self) -> None:
@@ -109,14 +113,6 @@ class Parser(argparse.ArgumentParser):
         """Print the error on one line and exit with status 2."""
         print(f"error: {message} (see '{self.prog} --help')", file=sys.stderr)
         self.exit(2)
-
-    def _near(self, argument: str) -> str:
-        from difflib import get_close_matches
-
-        option = argument.partition("=")[0]
-        known = [name for name in _options(self) if name.startswith("--")]
-        near = get_close_matches(option, known, n=1)
-        return f", did you mean '{near[0]}'?" if near else ""
 
 
 class Command(Protocol):
@@ -158,7 +154,6 @@ def sentence(text: str) -> str:
 
 
 def _options(parser: argparse.ArgumentParser) -> list[str]:
-    """Return every option of a parser and its sub-parsers."""
     found = list(parser._option_string_actions)
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -41,18 +41,16 @@ def escape_unencodable(stream: TextIO) -> None:
     """
     import codecs
     import io
-
-    if isinstance(stream, io.TextIOWrapper):
-        codecs.register_error("compatgate-escape", _escape)
-        stream.reconfigure(errors="compatgate-escape")
-
-
-def _escape(error: UnicodeError) -> tuple[str, int]:
     import json
 
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+    def escape(error: UnicodeError) -> tuple[str, int]:
+        if not isinstance(error, UnicodeEncodeError):
+            raise error
+        return json.dumps(error.object[error.start : error.end])[1:-1], error.end
+
+    if isinstance(stream, io.TextIOWrapper):
+        codecs.register_error("compatgate-escape", escape)
+        stream.reconfigure(errors="compatgate-escape")
 
 
 def paint(text: str, *styles: str, colour: bool) -> str:

@@ -37,6 +37,8 @@ _REQUIRED = " (required)"
 _NARGS = {(False, False): None, (True, False): "?", (False, True): "+", (True, True): "*"}
 """Number of values of an argument, by whether it is optional and repeated."""
 T = TypeVar("T")
+ABOVE_0 = math.ulp(0.0)
+"""Least number of seconds where none is not allowed."""
 
 
 class Action(NamedTuple):
@@ -148,12 +150,9 @@ POSITIVE = bounded("a number from 1", 1)
 COUNT = bounded("a number from 1 to 1024", 1, 1024)
 """Number of processes, threads or concurrent runs."""
 PORT = bounded("a port, 0 to 65535", 0, 65535)
-ABOVE_0 = math.ulp(0.0)
-"""Least number of seconds where none is not allowed."""
 
 
 def _split_lines(usage: str) -> Iterator[tuple[str, str]]:
-    """Yield the names of each option with its help."""
     for text in re.split(r"\n(?=\S)", usage.strip()):
         names, _, about = re.sub(r"\n\s*", "  ", text).partition("  ")
         if names:
@@ -161,7 +160,6 @@ def _split_lines(usage: str) -> Iterator[tuple[str, str]]:
 
 
 def _read_names(names: str) -> tuple[str, list[str], dict[str, Any]]:
-    """Return the name in Python of an option or argument, its flags and settings."""
     required = {"required": True} if names.endswith(_REQUIRED) else {}
     names, _, default = names.removeprefix("| ").removesuffix(_REQUIRED).partition(" = ")
     is_optional = names.startswith("[")

@@ -25,8 +25,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from compatgate.errors import BadInput, CompatgateError, Conflict, Unavailable, quote_error
-from compatgate.kit.database.failures import explain_failure
 from compatgate.kit.database.sqlite import DatabaseFile, LostLog, keep_private, save_log
+from compatgate.kit.database.watch import explain_failure
 from compatgate.resources import install_hint
 
 ENVIRONMENT = "COMPATGATE_DATABASE"
@@ -39,6 +39,15 @@ _DRIVERS = {
     "postgresql+psycopg": "postgresql+psycopg",
     "sqlite": "sqlite",
 }
+WRITER_LOCK = 0x636F6D70617467  # "compatg"
+"""Key of PostgreSQL's advisory lock; whoever numbers revisions or audit links holds it."""
+_BUSY_SECONDS = 15
+_CACHE_KIB = 4096
+"""Pages that one connection to SQLite keeps; the system keeps the rest of the file in memory."""
+_WRITING = "compatgate_writing"
+_LONG_SECONDS = 5.0
+_REFUSED_SECONDS = 2.0
+"""The time for which changes are refused at once after one waited in vain for `_LONG_SECONDS`."""
 
 
 def in_reading(query: Callable[Concatenate[Session, P], R]) -> Callable[Concatenate[Any, P], R]:
@@ -95,19 +104,6 @@ def _bad_url(value: str, problem: str) -> CompatgateError:
     return BadInput(problem, field="database", value=value, hint=hint)
 
 
-WRITER_LOCK = 0x636F6D70617467  # "compatg"
-"""Key of PostgreSQL's advisory lock; whoever numbers revisions or audit links holds it."""
-_BUSY_SECONDS = 15
-_CACHE_KIB = 4096
-"""Pages that one connection to SQLite keeps; the system keeps the rest of the file in memory."""
-_WRITING = "compatgate_writing"
-
-
-_LONG_SECONDS = 5.0
-_REFUSED_SECONDS = 2.0
-"""The time for which changes are refused at once after one waited in vain for `_LONG_SECONDS`."""
-
-
 class Database:
     """SQLite or PostgreSQL behind one interface.
 
@@ -133,7 +129,7 @@ class Database:
         self.look: Callable[[], object] = lambda: None
         """Looks at once whether the database answers; returns after a moment at most."""
         self._connections: weakref.WeakSet[Any] = weakref.WeakSet()
-        event.listen(self.engine, "connect", lambda made, _: self._note(made))
+        event.listen(self.engine, "connect", self._note)
         event.listen(self.engine, "close", lambda *_: self.file.note_close())
         self.log_is_doubtful = False
         self.file = DatabaseFile(url.database if self.is_sqlite else None)
@@ -221,16 +217,15 @@ class Database:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
             raise BadInput(f"the database cannot store this value: {reason}") from error
         except IntegrityError as error:
-            raise Conflict(
-                f"the change conflicts with stored data: {quote_error(error.orig)}"
-            ) from error
+            reason = quote_error(error.orig)
+            raise Conflict(f"the change conflicts with stored data: {reason}") from error
         except (DBAPIError, PoolTimeoutError, OSError) as error:
             found = unavailable(self, error)
             if writing and time.monotonic() - began > _LONG_SECONDS:
                 self._refused = (time.monotonic() + _REFUSED_SECONDS, found)
             raise found from error
 
-    def _note(self, connection: Any) -> None:
+    def _note(self, connection: Any, _: object) -> None:
         self.file.note_connection()
         if not self.is_sqlite:
             self._connections.add(connection)
@@ -321,15 +316,9 @@ def _postgresql(url: URL, patience_s: int | None) -> Engine:
             "application_name": "compatgate",
             "options": f"-c lock_timeout={patience}s",
             "tcp_user_timeout": patience * 1000,
-            **_KEEPALIVE,
+            "keepalives": 1,
+            "keepalives_idle": 5,  # a connection that was cut in silence ends after 11 seconds
+            "keepalives_interval": 2,
+            "keepalives_count": 3,
         },
     )
-
-
-_KEEPALIVE = {
-    "keepalives": 1,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-}
-"""A connection that was cut in silence ends after 11 seconds."""

@@ -127,7 +127,14 @@ def _copy_file(database: Database, version: str) -> str:
     copy, part = f"{path}.schema-{version}", f"{path}.schema-{version}.part"
     try:
         with closing(sqlite3.connect(path)) as source:
-            _require_room(source, copy)
+            about = ("count", "size")
+            pages, size = (source.execute(f"PRAGMA page_{n}").fetchone()[0] for n in about)
+            needed, disk = pages * size + COPY_RESERVE, os.statvfs(Path(copy).parent)
+            if disk.f_bavail * disk.f_frsize < needed:
+                room = f"it needs {needed / 2**20:.0f} MiB"
+                what = f"no room for {copy}, the copy before the upgrade: {room}"
+                hint = "free space, or move the database to a larger disk; nothing was changed"
+                raise Unavailable(what, field="database", hint=hint)
             keep_private(part)
             with closing(sqlite3.connect(part)) as target:
                 source.backup(target)
@@ -139,17 +146,6 @@ def _copy_file(database: Database, version: str) -> str:
         with suppress(FileNotFoundError):
             os.unlink(part)
     return copy
-
-
-def _require_room(source: sqlite3.Connection, copy: str) -> None:
-    pages, size = (source.execute(f"PRAGMA page_{n}").fetchone()[0] for n in ("count", "size"))
-    needed, disk = pages * size + COPY_RESERVE, os.statvfs(Path(copy).parent)
-    if disk.f_bavail * disk.f_frsize < needed:
-        raise Unavailable(
-            f"no room for {copy}, the copy before the upgrade: it needs {needed / 2**20:.0f} MiB",
-            field="database",
-            hint="free space, or move the database to a larger disk; nothing was changed",
-        )
 
 
 def state_folder(url: URL, given: str | None = None) -> Path:
@@ -191,7 +187,6 @@ def open_state_folder(url: URL, given: str | None = None) -> Path:
         if given or os.environ.get(STATE_VARIABLE):
             raise Unavailable(what, field=STATE_OPTION, value=str(folder), hint=hint) from None
         if url.drivername != "sqlite" or folder.parent.is_dir():  # else the database says it
-            _log.warning(
-                "%s; without one, nothing is decided while the database is unavailable", what
-            )
+            missing = "without one, nothing is decided while the database is unavailable"
+            _log.warning("%s; %s", what, missing)
     return folder

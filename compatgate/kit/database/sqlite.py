@@ -191,7 +191,6 @@ class DatabaseFile:
 
 
 def _identify(path: str) -> FileIdentity | None:
-    """Return the identity of a file; None: there is none."""
     try:
         found = os.stat(path)
     except OSError:

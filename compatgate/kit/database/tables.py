@@ -2,8 +2,6 @@
 
 Column types mean the same on SQLite and PostgreSQL. A cursor holds the key after which the next
 page begins: rows added meanwhile do not shift it, and a late page costs as little as the first.
-
-`compatgate.kit.database.opening` says which commands migrate.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Look at the database in one thread, with deadlines, so that requests never wait for it.
+"""Look at the database in one thread, with deadlines; explain errors of its driver.
 
 A request that needs a recent view asks the thread and waits a moment at most. Once an outage is
 noticed nobody waits: the thread tries again by itself until the database is back. An outage is an
@@ -7,16 +7,25 @@ error of the database, or its silence: a stopped server neither answers nor refu
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from sqlalchemy.exc import ProgrammingError
 
 from compatgate.errors import CompatgateError, Unavailable, quote_error
 from compatgate.kit import clock
+
+if TYPE_CHECKING:
+    from compatgate.kit.database.database import Database
 
 CHECK_SECONDS = 0.25
 """Maximum age of the latest look, in seconds."""
@@ -40,8 +49,6 @@ class Outage(Struct, frozen=True):
 
 
 class _Look:
-    """One look at the database."""
-
     def __init__(self, number: int) -> None:
         self.number = number
         self.since = clock.now()
@@ -130,7 +137,6 @@ class DatabaseWatch:
             return self._is_over(wanted)
 
     def _is_over(self, number: int) -> bool:
-        """Return whether a look has ended."""
         present = self._present
         return self._begun >= number and (present is None or present.number > number)
 
@@ -208,3 +214,68 @@ class DatabaseWatch:
             _log.error("the database is unavailable: %s", failure)
         elif failure is None and was_logged:
             _log.warning("the database is back; it was away since %s", clock.iso(since))
+
+
+class Failure(Struct, frozen=True):
+    """The meaning of a driver's error."""
+
+    verb: str
+    hint: str
+
+
+_RESTORE = "stop the gate and restore a backup: compatgate db restore FILE --force"
+_DAMAGED = Failure("is damaged", f"compatgate doctor checks it; {_RESTORE}")
+_FULL = Failure("has no room", "free space on its disk; nothing that was answered is lost")
+_LOCKED = Failure(
+    "is locked", "another program holds its lock: end it, or wait until its backup has ended"
+)
+_READ_ONLY = Failure("cannot be written", "check the owner, mode and mount of the file's folder")
+_CLOSED = Failure("cannot be opened", "check that its folder exists, and its owner and mode")
+_REFUSED = Failure("cannot be used", "check its schema and the user's rights")
+_SILENT = Failure(
+    "does not answer", "check that it runs, is reachable, has room and may be written"
+)
+_SQLITE = {
+    "SQLITE_CORRUPT": _DAMAGED,
+    "SQLITE_NOTADB": _DAMAGED,
+    "SQLITE_FULL": _FULL,
+    "SQLITE_BUSY": _LOCKED,
+    "SQLITE_LOCKED": _LOCKED,
+    "SQLITE_READONLY": _READ_ONLY,
+    "SQLITE_CANTOPEN": _CLOSED,
+}
+"""By the primary result code, https://www.sqlite.org/rescode.html."""
+_POSTGRESQL = {
+    "53100": _FULL,
+    "XX001": _DAMAGED,
+    "XX002": Failure("is damaged", "REINDEX the index that the error names; else restore a backup"),
+    "25006": Failure("cannot be written", "it is a standby or read-only: name its primary"),
+    "28P01": Failure("refuses the user", "check the user's password"),
+    "3D000": Failure("does not exist", "create it: createdb NAME"),
+}
+"""By SQLSTATE, https://www.postgresql.org/docs/current/errcodes-appendix.html."""
+
+
+def explain_failure(database: Database, error: BaseException) -> Failure:
+    """Return what an error of the driver, or of SQLAlchemy around it, means."""
+    cause = getattr(error, "orig", None) or error
+    if database.is_sqlite:
+        if found := _explain_sqlite(str(database.url.database), cause):
+            return found
+    elif found := _POSTGRESQL.get(getattr(cause, "sqlstate", None) or ""):
+        return found
+    return _REFUSED if isinstance(error, ProgrammingError) else _SILENT
+
+
+def _explain_sqlite(path: str, cause: BaseException) -> Failure | None:
+    if isinstance(cause, OSError):
+        return _FULL if cause.errno in (errno.ENOSPC, errno.EDQUOT) else None
+    if not isinstance(cause, sqlite3.Error):
+        return None
+    name = "_".join(str(getattr(cause, "sqlite_errorname", "")).split("_")[:2])
+    if name == "SQLITE_IOERR":  # also reported where the disk has no page left
+        with suppress(OSError):
+            disk = os.statvfs(os.path.dirname(path) or ".")
+            if disk.f_bavail * disk.f_frsize < 64 * 1024:
+                return _FULL
+    return _SQLITE.get(name)

@@ -82,7 +82,6 @@ class ReloadingCertificate:
         self.context.sni_callback = self._choose
 
     def _choose(self, connection: ssl.SSLObject, name: str | None, _: ssl.SSLContext) -> None:
-        """Give a new connection the latest certificate."""
         version = _version_of(self._pair)
         with self._lock:
             if version != self._version:

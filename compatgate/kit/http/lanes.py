@@ -1,7 +1,5 @@
 """Call functions in threads for an event loop: few threads for short calls, more for long ones.
 
-Each kind of request has a lane of threads, so that none waits for another kind.
-
 Threads that compute share one interpreter lock, so each further one makes all of them slower: a
 few are enough for calls that compute. A call that lasts waits for somebody else (a database, a
 registry), needs no lock meanwhile, and must not hold up the next call.
@@ -31,8 +29,6 @@ _IDLE_SECONDS = 30
 
 
 class _Call(NamedTuple):
-    """A function to call, and the future of its result."""
-
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
     future: asyncio.Future[Any]
@@ -40,7 +36,6 @@ class _Call(NamedTuple):
 
 
 def _run(call: _Call) -> None:
-    """Call the function, and give its result to the event loop."""
     if call.future.cancelled():
         return
     result, error = None, None
@@ -95,9 +90,10 @@ class Lane:
     def _add_threads(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start threads for waiting calls, where the limits allow; look again later otherwise."""
         with self._lock:
-            while (
-                waits := self._calls.qsize() > len(self._threads) - len(self._began)
-            ) and self._may_grow():
+            while waits := self._calls.qsize() > len(self._threads) - len(self._began):
+                alive = len(self._threads)
+                if alive >= self._most or alive - self._long_calls() >= self._short:
+                    break
                 thread = threading.Thread(target=self._work, name=self._name, daemon=True)
                 self._threads.add(thread)
                 thread.start()
@@ -108,10 +104,6 @@ class Lane:
                 self._add_threads(loop)
 
             self._timer = loop.call_later(_LONG_SECONDS, look_again)
-
-    def _may_grow(self) -> bool:
-        alive = len(self._threads)
-        return alive < self._most and alive - self._long_calls() < self._short
 
     def _long_calls(self) -> int:
         since = perf_counter() - _LONG_SECONDS

@@ -85,7 +85,6 @@ class RateLimiter:
         return wait
 
     def _wait(self, arrival: float, present: float) -> float:
-        """Return the seconds until the next event fits into the period."""
         late = arrival + self._interval - present - self._period
         return late if late > 1e-9 else 0.0
 

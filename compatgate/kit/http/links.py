@@ -18,6 +18,7 @@ _CURRENT = "compatgate.current_page"
 """The place of a request's page address and query parameters."""
 _DEPTH = 2
 """Slashes of ``/ui/targets``: nothing is above it but home."""
+_quote = lru_cache(maxsize=8192)(quote_plus)
 
 
 def link(*parts: Any, **query: Any) -> str:
@@ -71,9 +72,6 @@ def encode_query(query: dict[str, Any]) -> str:
         if value is not None and value != ""
     ]
     return f"?{'&'.join(given)}" if given else ""
-
-
-_quote = lru_cache(maxsize=8192)(quote_plus)
 
 
 def local_path(place: str | None) -> str | None:

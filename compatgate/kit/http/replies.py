@@ -1,8 +1,6 @@
 """Describe answers: headers, bodies, entity tags, pages of lists, and problems (RFC 9457).
 
-Every answer carries a request id and limits for browsers. A list is ``{"items": [...],
-"next": "..."}`` with a ``Link`` header. A body without a revision has the digest of its bytes as
-its entity tag. Errors become problem details; no input of a user ends in a stack trace.
+Every answer carries a request id and limits for browsers.
 """
 
 from __future__ import annotations
@@ -64,6 +62,8 @@ _numbers = count(1)
 Headers = list[tuple[str, str]]
 RawHeaders = list[tuple[bytes, bytes]]
 """Names in small letters, and values, as a server sends them."""
+Explain = Callable[[Exception, Mapping[str, Any]], CompatgateError]
+"""Returns the error for an unexpected exception of a request with this WSGI environment."""
 
 
 class Envelope:
@@ -141,12 +141,10 @@ os.register_at_fork(after_in_child=_new_process)
 
 
 class Reply(Struct, frozen=True):
-    """An answer.
+    """An answer: bytes as they are, an iterator of pieces to stream, or what JSON can carry.
 
-    Attributes:
-        body: bytes as they are, an iterator of pieces to stream, or anything that JSON can carry.
-        etag: strong entity tag; a GET without one gets the digest of its body.
-        secret: nobody may store the answer.
+    A GET without the strong ``etag`` gets the digest of its body; nobody may store what is
+    ``secret``.
     """
 
     body: Any
@@ -261,20 +259,13 @@ def problem_answer(error: CompatgateError, environ: Mapping[str, Any]) -> Proble
 
 def unexpected_error(error: Exception, environ: Mapping[str, Any]) -> CompatgateError:
     """Return the error for an unexpected exception: the client gets an id, the log the details."""
-    number = secrets.token_hex(6)
-    _log.error(
-        "%s: defect %s",
-        _request_line(environ),
-        number,
-        exc_info=error,
-        extra=_request_fields(environ),
-    )
-    return HttpError(
-        500,
-        "internal-error",
+    number, extra = secrets.token_hex(6), _request_fields(environ)
+    _log.error("%s: defect %s", _request_line(environ), number, exc_info=error, extra=extra)
+    problem, hint = (
         f"internal error of the gate (error id {number})",
-        hint="see the server log for this id",
+        "see the server log for this id",
     )
+    return HttpError(500, "internal-error", problem, hint=hint)
 
 
 def note_error(error: CompatgateError, environ: Mapping[str, Any]) -> None:
@@ -286,10 +277,6 @@ def note_error(error: CompatgateError, environ: Mapping[str, Any]) -> None:
         while cause is not None and cause.__traceback__ is not None:
             cause.__traceback__ = None
             cause = cause.__cause__ or cause.__context__
-
-
-Explain = Callable[[Exception, Mapping[str, Any]], CompatgateError]
-"""Returns the error for an unexpected exception of a request with this WSGI environment."""
 
 
 def install_problems(app: Flask, explain: Explain) -> None:
@@ -304,16 +291,13 @@ def install_problems(app: Flask, explain: Explain) -> None:
 
 
 def _request_line(environ: Mapping[str, Any]) -> str:
-    """Return the request as the log names it."""
     number = environ.get(ENVIRON, "-")
     return f"{environ.get('REQUEST_METHOD')} {environ.get('PATH_INFO')!r} (request {number})"
 
 
 def _request_fields(environ: Mapping[str, Any]) -> dict[str, Any]:
-    note = note_of(environ)
-    return fields(
-        request_id=environ.get(ENVIRON), identity=note and note.identity, peer=note and note.peer
-    )
+    note, number = note_of(environ), environ.get(ENVIRON)
+    return fields(request_id=number, identity=note and note.identity, peer=note and note.peer)
 
 
 def to_problem(error: CompatgateError) -> dict[str, Any]:
@@ -356,17 +340,13 @@ def _to_response(error: CompatgateError) -> Response:
     return Response(body, status, headers)
 
 
-def _has_address(methods: Iterable[str]) -> bool:
-    """Tell whether one of the methods is possible here: the router allows too large numbers."""
-    adapter = current_app.create_url_adapter(request)
-    return adapter is not None and any(adapter.test(method=method) for method in methods)
-
-
 def _http_problem(error: HTTPException) -> Response:
     if isinstance(error, RequestRedirect):
         return error.get_response()  # type: ignore[return-value]
-    if isinstance(error, MethodNotAllowed) and not _has_address(error.valid_methods or ()):
-        error = NotFound()
+    if isinstance(error, MethodNotAllowed):  # the router allows too large numbers
+        adapter = current_app.create_url_adapter(request)
+        if not adapter or not any(adapter.test(method=one) for one in error.valid_methods or ()):
+            error = NotFound()
     slug = error.name.lower().replace(" ", "-")
     texts = {
         404: f"{request.path} does not exist; /api/v1/openapi.json lists every route",

@@ -38,12 +38,16 @@ def read_body(media: tuple[str, ...], most: int) -> bytes:
     environ = request.environ
     stated = environ.get("CONTENT_TYPE", "")
     if stated != media[0]:
-        _check_type(stated, media)
+        kind, parameters = request.mimetype, request.mimetype_params
+        if kind not in media:
+            what = f"the content type {stated or '(none)'} is not supported"
+            hint, value = f"send {' or '.join(media)}", stated or None
+            raise UnsupportedMediaType(what, field="Content-Type", value=value, hint=hint)
+        if parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
+            raise UnsupportedMediaType("the text must be UTF-8", field="Content-Type", value=stated)
     if environ.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
-        what = environ["HTTP_CONTENT_ENCODING"]
-        raise UnsupportedMediaType(
-            "the body must not be encoded", field="Content-Encoding", value=what
-        )
+        what, value = "the body must not be encoded", environ["HTTP_CONTENT_ENCODING"]
+        raise UnsupportedMediaType(what, field="Content-Encoding", value=value)
     if (request.content_length or 0) > most:
         raise body_too_large(most)
     try:
@@ -71,19 +75,6 @@ def incomplete_body() -> BadInput:
     return BadInput("the body is not complete", field="body", hint=hint)
 
 
-def _check_type(stated: str, media: tuple[str, ...]) -> None:
-    kind, parameters = request.mimetype, request.mimetype_params
-    if kind not in media:
-        raise UnsupportedMediaType(
-            f"the content type {stated or '(none)'} is not supported",
-            field="Content-Type",
-            value=stated or None,
-            hint=f"send {' or '.join(media)}",
-        )
-    if parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
-        raise UnsupportedMediaType("the text must be UTF-8", field="Content-Type", value=stated)
-
-
 def to_text(raw: bytes) -> str:
     """Return the body as text."""
     try:
@@ -103,9 +94,8 @@ def to_object(raw: bytes, max_depth: int) -> dict[str, Any]:
     except DuplicateKeyError as error:
         raise BadInput(str(error), field=error.key, hint="state it once") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise BadInput(
-            "the body is not valid JSON", field="body", hint=quote_error(error)
-        ) from None
+        what = "the body is not valid JSON"
+        raise BadInput(what, field="body", hint=quote_error(error)) from None
     if not isinstance(value, dict):
         raise BadInput("the body must be a JSON object", field="body")
     return value
@@ -206,11 +196,8 @@ def read_reason(header: str | None, other: object) -> str:
         except ValueError:
             raise BadInput("must be UTF-8 text", field=REASON_HEADER, value=header) from None
     if value is None or value == "":
-        raise BadInput(
-            "a change needs a reason",
-            field="reason",
-            hint=f"give a reason in the header {REASON_HEADER} or as `reason`",
-        )
+        hint = f"give a reason in the header {REASON_HEADER} or as `reason`"
+        raise BadInput("a change needs a reason", field="reason", hint=hint)
     if not isinstance(value, str) or not value.strip():
         raise BadInput("must be text", field=field, value=value)
     if len(value) > LONGEST_REASON or _CONTROL.search(value):

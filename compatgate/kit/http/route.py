@@ -47,14 +47,11 @@ class NoQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Body(Struct, frozen=True):
-    """The request body of a route.
+    """The request body of a route: the schema is made from its model, the gate itself validates.
 
-    Attributes:
-        model: type that the schema is made from; the gate itself validates.
-        media: content types accepted; the first is the one described.
-        examples: name to body; tests send each.
-        argument: of the client's method, takes the whole body; empty: each member is an argument.
-        members: the members are arguments besides.
+    The first accepted type of ``media`` is the one described; tests send each example.
+    ``argument`` of the client's method takes the whole body; empty, or with ``members``: each
+    member is an argument.
     """
 
     model: Any
@@ -80,15 +77,12 @@ class RouteOf(Struct, Generic[Q], frozen=True):
 
     Attributes:
         path: below ``prefix``, ``/revisions/{number:int}``, ``/decisions/{id:big}``.
-        scope: what the caller must be allowed to do; None: anybody may.
-        part: a scope that is enough for a part of what the route does; the handler checks the rest.
-        targets: what a caller that is limited to targets meets.
-        reason: where a change takes its reason from besides the header: a member of the body or a
-            query parameter; None: not a change.
+        scope: None: anybody may. ``part`` is enough for a part of what the route does; the handler
+            checks the rest.
+        reason: where a change takes its reason from besides the header; None: not a change.
         matches: a change that honours ``If-Match``.
-        errors: statuses of problems that this route may answer, besides those of every route.
-        refusal: type of the body of errors, where that is not a problem; ``refusal_media`` its
-            content type.
+        errors: statuses of problems, besides those of every route.
+        refusal: type of the body of errors, where that is not a problem.
         signed: a signature, or a token as a password, does instead of a bearer token.
         repeatable: a change that may be sent twice.
         command: that asks it, ``nodes racks``: the group ``nodes`` derives it.
@@ -180,8 +174,6 @@ def declared(make: Callable[Concatenate[H, P], R]) -> Callable[P, Callable[[H], 
 
 
 Route = RouteOf[Any]
-
-
 route = declared(RouteOf)
 
 
@@ -261,13 +253,9 @@ _Declare = Callable[[Callable[[Call[Any]], Reply]], Route]
 
 
 class Routes(Struct, frozen=True):
-    """Declares the routes of one resource, with what they share.
+    """Declares the routes of one resource, with what they share: ``scope`` is that of changes.
 
     A list and a thing that is shown have entity tags; to read them takes the scope ``read``.
-
-    Attributes:
-        targets: what a caller that is limited to targets meets.
-        scope: of changes; None: each names its own.
     """
 
     tag: str
@@ -302,6 +290,6 @@ class Routes(Struct, frozen=True):
     def _declare(
         self, method: Method, path: str, returns: Returns, fields: dict[str, Any]
     ) -> _Declare:
-        shared = {"tag": self.tag, "targets": self.targets}
-        scope = {"scope": self.scope} if self.scope else {}
-        return route(method, path, returns=returns, **{**shared, **scope, **fields})
+        shared: dict[str, Any] = {"tag": self.tag, "targets": self.targets}
+        shared |= {"scope": self.scope} if self.scope else {}
+        return route(method, path, returns=returns, **{**shared, **fields})

@@ -46,12 +46,8 @@ def read_secrets(values: Iterable[str], field: str) -> tuple[Secret, ...]:
     for value in values:
         name, _, source = value.partition("=")
         if not _NAME.fullmatch(name) or not source:
-            raise BadInput(
-                "is not a named secret",
-                field=field,
-                value=name,
-                hint="NAME=FILE or NAME=env:VARIABLE, like ci=/etc/compatgate/ci.key",
-            )
+            hint = "NAME=FILE or NAME=env:VARIABLE, like ci=/etc/compatgate/ci.key"
+            raise BadInput("is not a named secret", field=field, value=name, hint=hint)
         if name in found:
             raise BadInput(f"{name} is named twice", field=field, value=name)
         found[name] = Secret(name, _key(source, f"{field} {name}"))

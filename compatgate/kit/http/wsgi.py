@@ -182,15 +182,12 @@ class _Exchange:
         ).result()
 
     async def watch(self) -> None:
-        """Notice that the client has left."""
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._gone.set()
 
 
 class _TruncatedBody(io.BytesIO):
-    """A truncated body."""
-
     def read(self, size: int | None = -1, /) -> bytes:
         """Read the received part; raise where more should follow."""
         if part := super().read(size):

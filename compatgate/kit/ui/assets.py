@@ -1,8 +1,9 @@
-"""Serve styles, scripts and icons, and draw badges.
+"""Serve styles, scripts and icons; draw badges, and the last values of a metric as a line.
 
 Files are read once, named by their content, and cached by browsers forever. Styles stand in the
 page, which is seen without a second request. A badge is two words in a picture that eyes and
-screen readers can read.
+screen readers can read. A shape goes with every colour, so a chart can be read without telling
+colours apart.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ import gzip
 import hashlib
 import re
 from base64 import b64encode
+from collections import Counter
+from collections.abc import Sequence
 from functools import cache
 from pathlib import PurePosixPath
 from typing import Literal
@@ -33,6 +36,28 @@ _SCRIPT, _PARTS = "pages.js", ("answers.js", "app.js", "forms.js", "vendor/htmx.
 STYLES = ("app.css", "vendor/uplot.min.css")
 _COMMENT_OR_INDENT = re.compile(r"/\*.*?\*/|^\s+", re.DOTALL | re.MULTILINE)
 _CACHE_FOREVER = "public, max-age=31536000, immutable"
+Tone = Literal["pass", "warn", "fail", "muted", "plain"]
+SPARK_WIDTH, SPARK_HEIGHT = 96, 22
+_SPARK_MARGIN = 5
+_LOOKS: dict[str, tuple[str, Tone]] = {
+    **dict.fromkeys(("regression", "failed", "error", "timeout"), ("▲", "fail")),
+    "inconclusive": ("◆", "warn"),
+    "improvement": ("■", "pass"),
+    **dict.fromkeys(("ok", "passed"), ("●", "plain")),
+}
+BADGE_MEDIA = "image/svg+xml"
+Look = Literal["good", "doubtful", "bad", "neutral"]
+_COLOURS: dict[Look, str] = {
+    "good": "#2a6e2f",
+    "doubtful": "#85580a",
+    "bad": "#b3261e",
+    "neutral": "#555555",
+}
+"""Colours with enough contrast for white text (WCAG AA); the text repeats the meaning."""
+_LABEL = "#3d4450"
+_MAX_LENGTH = 64
+_NARROW, _WIDE, _MARGIN = 6.6, 11.0, 10
+"""Widths of a character and of what surrounds it; ``textLength`` fits the text to them."""
 
 
 class Asset(Struct, frozen=True):
@@ -97,21 +122,6 @@ def send_asset(name: str) -> Response:
     return response
 
 
-BADGE_MEDIA = "image/svg+xml"
-Look = Literal["good", "doubtful", "bad", "neutral"]
-_COLOURS: dict[Look, str] = {
-    "good": "#2a6e2f",
-    "doubtful": "#85580a",
-    "bad": "#b3261e",
-    "neutral": "#555555",
-}
-"""Colours with enough contrast for white text (WCAG AA); the text repeats the meaning."""
-_LABEL = "#3d4450"
-_MAX_LENGTH = 64
-_NARROW, _WIDE, _MARGIN = 6.6, 11.0, 10
-"""Widths of a character and of what surrounds it; ``textLength`` fits the text to them."""
-
-
 class Badge(Struct, frozen=True):
     """A badge: a label, and a word that says all that the colour does.
 
@@ -157,3 +167,52 @@ def _escape_text(text: str) -> str:
     """Escape text for an SVG element or attribute; XML allows no control characters."""
     clean = "".join(c if c.isprintable() else "�" for c in text)
     return escape(clean, {'"': "&quot;", "'": "&#39;"})
+
+
+def find_shape(outcome: str) -> tuple[str, Tone]:
+    """Return the shape of an outcome as a character, and its tone; a ring: it judges nothing."""
+    return _LOOKS.get(outcome, ("○", "muted"))
+
+
+class Marker(Struct, frozen=True):
+    """A point of a line, with the shape and tone of its outcome."""
+
+    x: float
+    y: float
+    shape: str
+    tone: Tone
+
+
+class Sparkline(Struct, frozen=True):
+    """The last values of a metric as a line of points, and as words, for a row of a list.
+
+    ``markers``: of values that were judged as worse or unclear, and of the last value.
+    """
+
+    line: str
+    markers: tuple[Marker, ...]
+    label: str
+
+
+def draw_sparkline(values: Sequence[tuple[float, str]], what: str, unit: str = "") -> Sparkline:
+    """Return the line of some values.
+
+    ``values`` come with the judge's outcomes, oldest first; at least one.
+    """
+    numbers = [value for value, _ in values]
+    low, span = min(numbers), max(numbers) - min(numbers)
+    step = (SPARK_WIDTH - 2 * _SPARK_MARGIN) / max(1, len(values) - 1)
+    markers = []
+    for place, (value, outcome) in enumerate(values):
+        share = (value - low) / span if span else 0.5  # equal values are a line in the middle
+        y = SPARK_HEIGHT - _SPARK_MARGIN - share * (SPARK_HEIGHT - 2 * _SPARK_MARGIN)
+        x = _SPARK_MARGIN + step * place
+        markers.append(Marker(round(x, 1), round(y, 1), *find_shape(outcome)))
+    doubtful = [one for one in markers[:-1] if one.tone in ("fail", "warn")]
+    line = " ".join(f"{one.x},{one.y}" for one in markers)
+    runs = "1 run" if len(values) == 1 else f"{len(values)} runs"
+    reach = f"from {low:.4g} to {max(numbers):.4g}, last {numbers[-1]:.4g}"
+    outcomes = Counter(outcome for _, outcome in values if outcome not in ("", "ok", "no-baseline"))
+    judged = "".join(f", {count} {outcome}" for outcome, count in sorted(outcomes.items()))
+    label = f"{what}, {runs}: {reach}{f' {unit}' if unit not in ('', '1') else ''}{judged}"
+    return Sparkline(line, (*doubtful, markers[-1]), label)

@@ -23,7 +23,7 @@ _NAMES = {"compatgate", *COMPONENTS, *ALIASES}
 _PARTS = ("driver", "entry", "kernel", "stack", "canary", "persistence")
 """Parts that rules speak of, and that no program or package is called."""
 _WORD = re.compile(r"[a-z]+(?![\w.,+=/@-])")
-_STEPS = ((60, "s", 1), (3600, "min", 60), (86400, "h", 3600), (86400 * 60, "d", 86400))
+_STEPS = ((60, "s", 1), (3600, "min", 60), (86400, "h", 3600))
 _STATUSES = {
     "✓": "pass, active, passed, blessed, ready, approved, allowed, ok, same, healthy",
     "-": "expired, not-checked, cancelled, replaced",
@@ -42,6 +42,7 @@ _STATUSES = {
 }
 """Statuses by their mark, because colour alone is not accessible."""
 _MARKS = {status: mark for mark, found in _STATUSES.items() for status in found.split(", ")}
+_LONG_DIGEST = re.compile(r"((?:sha256:|\bvd_)[0-9a-f]{12})[0-9a-f]{8,}")
 
 
 def to_moment(value: datetime | str | int | float | None) -> datetime | None:
@@ -59,10 +60,12 @@ def format_age(value: datetime | str | int | float | None) -> Markup | str:
     if at is None:
         return "never"
     seconds = (clock.now() - at).total_seconds()
-    text = f"{_span(abs(seconds))} ago" if seconds >= 0 else f"in {_span(-seconds)}"
-    if abs(seconds) < 1:
-        text = "now"
-    return _time(at, text)
+    reach = abs(seconds)
+    steps = (one for one in _STEPS if reach < one[0])
+    _, unit, size = next(steps, (None, "d", 86400))
+    span = f"{math.floor(reach / size)} {unit}"
+    text = f"{span} ago" if seconds >= 0 else f"in {span}"
+    return _time(at, "now" if reach < 1 else text)
 
 
 def format_time(value: datetime | str | int | float | None) -> Markup | str:
@@ -84,13 +87,6 @@ def _time(at: datetime, text: str) -> Markup:
     return Markup('<time datetime="{}" title="{}">{}</time>').format(
         exact.isoformat(), both_times(exact), text
     )
-
-
-def _span(seconds: float) -> str:
-    for limit, unit, size in _STEPS:
-        if seconds < limit:
-            return f"{math.floor(seconds / size)} {unit}"
-    return f"{math.floor(seconds / 86400)} d"
 
 
 def format_number(value: Any) -> str:
@@ -165,9 +161,6 @@ def shorten(digest: str | None) -> str:
         return ""
     kind, colon, rest = digest.partition(":")
     return f"{kind}:{rest[:12]}" if colon else digest[:15]
-
-
-_LONG_DIGEST = re.compile(r"((?:sha256:|\bvd_)[0-9a-f]{12})[0-9a-f]{8,}")
 
 
 def format_value(value: Any) -> str:

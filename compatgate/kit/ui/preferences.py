@@ -83,9 +83,8 @@ def check_zone(name: str) -> str:
     cities = {known.rpartition("/")[2].casefold(): known for known in _folded_zones().values()}
     city = cities.get(folded)
     hint = f"did you mean {city}?" if city else suggest_name(name, zone_names())
-    raise BadInput(
-        "is not a time zone", field="zone", value=name, hint=hint or "a name like Europe/Berlin"
-    )
+    hint = hint or "a name like Europe/Berlin"
+    raise BadInput("is not a time zone", field="zone", value=name, hint=hint)
 
 
 def current_zone() -> tuple[str, ZoneInfo | None]:

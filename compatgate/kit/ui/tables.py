@@ -26,20 +26,22 @@ from compatgate.kit.database.tables import Page as Part
 from compatgate.kit.database.tables import pages
 from compatgate.kit.http.links import link
 from compatgate.kit.http.schemas import ListQuery
-from compatgate.kit.ui.charts import Sparkline
+from compatgate.kit.ui.assets import Sparkline
 
 Kind = Literal["text", "name", "code", "number", "time", "badge", "acts"]
 _LONG = 24
 """Characters from which the text of a column is long."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
+Cells = Callable[[Any], Mapping[str, Any]]
+"""Returns the cells of an item that are more than a member of it, by their columns' keys."""
+SHOWN_ROWS = 50
+"""Rows of a page of a list: a browser shows twice as many too slowly."""
+MAX_EXPORTED_ROWS = 10_000
+"""Maximum number of exported rows; the file's last line says when more exist."""
 
 
 class Act(Struct, frozen=True):
-    """Something to do with a row: a link, or the button of a form.
-
-    Attributes:
-        fields: that the form sends; None: a link.
-    """
+    """Something to do with a row: a link, or the button of a form that sends its fields."""
 
     label: str
     href: str
@@ -47,16 +49,11 @@ class Act(Struct, frozen=True):
 
 
 class Cell(Struct, frozen=True):
-    """A value with its presentation.
+    """A value with its presentation; it is shown, sorted by and exported.
 
-    Attributes:
-        value: shown, sorted by and exported; times are aware, numbers are numbers.
-        href: where it leads.
-        tone: ``pass``, ``warn``, ``fail``, ``unknown``, ``muted``, or a status of an entry.
-        title: tool tip.
-        note: small text after it.
-        spark: a line of earlier values, drawn before the value.
-        acts: what can be done with the row; the value is then not shown.
+    ``tone`` is ``pass``, ``warn``, ``fail``, ``unknown``, ``muted``, or a status of an entry;
+    ``title`` a tool tip, ``note`` small text after the value, ``spark`` a line of earlier values
+    before it. With ``acts``, what can be done with the row, the value is not shown.
     """
 
     value: Any
@@ -165,10 +162,6 @@ class Table(Struct, frozen=True):
         return places[0] if places and self.shown[0][1].kind != "badge" else None
 
 
-Cells = Callable[[Any], Mapping[str, Any]]
-"""Returns the cells of an item that are more than a member of it, by their columns' keys."""
-
-
 def make_table(
     listing: Listing,
     items: Iterable[Any],
@@ -185,10 +178,20 @@ def make_table(
     list is why there are no rows.
     """
     rows = list(_make_rows(listing.columns, items, cells))
-    empty = NO_MATCHES if filtered and is_narrowed() else listing.empty
+    narrowing = {key for key, value in request.args.items() if value} if filtered else set()
+    empty = NO_MATCHES if narrowing - {"sort", "format", "columns"} else listing.empty
     label = listing.label or listing.name
-    table = Table(listing.name, listing.columns, rows, empty, following, sort, label)
-    return _sorted(table) if sort else table
+    if sort:
+        key, keys = sort.removeprefix("-"), [column.key for column in listing.columns]
+        if key not in keys:
+            hint = suggest_name(key, keys)
+            raise BadInput("is not a column of this table", field="sort", value=key, hint=hint)
+        place = keys.index(key)
+        gone = [row for row in rows if row[place].value is None]
+        rows = [row for row in rows if row[place].value is not None]
+        rows.sort(key=lambda row: _rank(row[place].value), reverse=sort.startswith("-"))
+        rows += gone
+    return Table(listing.name, listing.columns, rows, empty, following, sort, label)
 
 
 def _make_rows(
@@ -197,33 +200,15 @@ def _make_rows(
     """Yield the cells of each item: those of ``cells``, else the members that columns name."""
     places = [(column, attrgetter(column.of or column.key)) for column in columns]
     for item in items:
-        own = cells(item) if cells else {}
-        yield [
-            _make_cell(column, own[column.key] if column.key in own else read(item))
-            for column, read in places
-        ]
-
-
-def _make_cell(column: Column, value: Any) -> Cell:
-    if isinstance(value, Cell):
-        return value
-    if isinstance(value, list | tuple):
-        value = ", ".join(map(str, value))
-    return Cell(value, link(column.to, value) if column.to and value else None)
-
-
-def _sorted(table: Table) -> Table:
-    sort = table.sort or ""
-    key = sort.removeprefix("-")
-    keys = [column.key for column in table.columns]
-    if key not in keys:
-        hint = suggest_name(key, keys)
-        raise BadInput("is not a column of this table", field="sort", value=key, hint=hint)
-    place = keys.index(key)
-    there = [row for row in table.rows if row[place].value is not None]
-    gone = [row for row in table.rows if row[place].value is None]
-    there.sort(key=lambda row: _rank(row[place].value), reverse=sort.startswith("-"))
-    return replace(table, rows=[*there, *gone])
+        own, row = cells(item) if cells else {}, []
+        for column, read in places:
+            value = own[column.key] if column.key in own else read(item)
+            if isinstance(value, list | tuple):
+                value = ", ".join(map(str, value))
+            if not isinstance(value, Cell):
+                value = Cell(value, link(column.to, value) if column.to and value else None)
+            row.append(value)
+        yield row
 
 
 def choose_columns(table: Table) -> Table:
@@ -237,8 +222,7 @@ def choose_columns(table: Table) -> Table:
     return replace(table, hidden=frozenset(keys) - set(wanted)) if wanted else table
 
 
-def _rank(value: Any) -> tuple[int, Any]:
-    """Return a sort key: numbers, then times, then text in natural order."""
+def _rank(value: Any) -> tuple[int, Any]:  # numbers, then times, then text in natural order
     if isinstance(value, int | float):
         return 0, value
     if isinstance(value, datetime):
@@ -264,12 +248,6 @@ def _export_value(value: Any) -> Any:
     if value is None:
         return ""
     return iso(value) if isinstance(value, datetime) else value
-
-
-SHOWN_ROWS = 50
-"""Rows of a page of a list: a browser shows twice as many too slowly."""
-MAX_EXPORTED_ROWS = 10_000
-"""Maximum number of exported rows; the file's last line says when more exist."""
 
 
 class TableQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -306,13 +284,6 @@ def make_page_query(filters: type[ListQuery], **more: Any) -> Any:
         frozen=True,
         forbid_unknown_fields=True,
         kw_only=True,
-    )
-
-
-def is_narrowed() -> bool:
-    """Return whether filters, or a further page, hide some rows."""
-    return bool(
-        {key for key, value in request.args.items() if value} - {"sort", "format", "columns"}
     )
 
 

@@ -64,6 +64,8 @@ _SIGNATURE = "HTTP_X_COMPATGATE_SIGNATURE"
 _NO_ACCESS = (401, 403, 429)
 _CHALLENGES = ("WWW-Authenticate", "Retry-After")
 _encode = msgspec.json.Encoder(order="deterministic").encode
+_ANSWERS = Returns(DeployAnswer, "The deployment is allowed; with `status=200`, any decision")
+_QUESTION = Body(DeployQuestion, examples=QUESTIONS, argument="question")
 
 
 def caller(raw: bytes, service: Service) -> Principal:
@@ -115,12 +117,7 @@ def _token_of_password(encoded: str) -> str:
 
 
 class Hook(Struct, frozen=True):
-    """A hook.
-
-    Attributes:
-        route: whose handler answers a request that could be read.
-        refused: makes the answer, in the tool's form, to an unreadable or undecidable request.
-    """
+    """A hook; ``refused`` answers a request that is unreadable or undecidable, for its tool."""
 
     route: Route
     refused: Callable[[CompatgateError], Reply]
@@ -159,10 +156,9 @@ def make_view(hook: Hook, service: Service) -> Callable[[], Response]:
 
     def view() -> Response:
         try:
-            query = parse_query(route.query, request.args)
-            raw = (
-                bodies.read_body(route.body.media, settings.max_request_size) if route.body else b""
-            )
+            query, raw = parse_query(route.query, request.args), b""
+            if route.body:
+                raw = bodies.read_body(route.body.media, settings.max_request_size)
             principal = remember(caller(raw, service))  # who signs, signs the bytes
             service.limits.take(principal, peer_address())
             document = bodies.to_object(raw, settings.max_depth) if route.body else None
@@ -202,11 +198,7 @@ def _refuse_flat(error: CompatgateError) -> Reply:
     return Reply({"decision": decision, "allowed": False, "reason": reason}, status=status)
 
 
-def _refuse_argo(error: CompatgateError) -> Reply:
-    return replace(_refuse_flat(error), status=ALLOWED)
-
-
-def _refuse_flagger(error: CompatgateError) -> Reply:
+def _refuse_text(error: CompatgateError) -> Reply:
     _, reason, status = _explain(error)
     return _text(f"{reason}\n", status)
 
@@ -220,21 +212,15 @@ def decide(call: Call[Any], question: dict[str, Any], tool: str) -> tuple[dict[s
     call.principal.require_question(question)
     call.use(RequestLimits).take_question(call.principal, peer_address())
     began, source, gate = perf_counter(), f"hook:{tool}", call.use(Gate)
-    record = gate.answer(
-        _encode(question),
-        asked_by=call.principal.name,
-        source=source,
-        image_s=parse_timeout(call.query.timeout or ""),
-    )
-    call.use(Metrics).decided(record.verdict, source, perf_counter() - began)
-    remember_decision(record.verdict)
-    return gate.with_state(record.verdict.to_json()), answer_link(
-        call.use(Service), record.verdict.id
-    )
+    wait_s, by = parse_timeout(call.query.timeout or ""), call.principal.name
+    record = gate.answer(_encode(question), asked_by=by, source=source, image_s=wait_s)
+    verdict = record.verdict
+    call.use(Metrics).decided(verdict, source, perf_counter() - began)
+    remember_decision(verdict)
+    return gate.with_state(verdict.to_json()), answer_link(call.use(Service), verdict.id)
 
 
 def _answer(call: Call[Any], fields: Mapping[str, Any], tool: str) -> Reply:
-    """Decide, and answer with a flat object."""
     verdict, link = decide(call, question_of(fields), tool)
     body = {
         "decision": questions.decision_of(verdict),
@@ -251,10 +237,6 @@ def _flat(call: Call[Any], body: dict[str, Any]) -> Reply:
     """Return the answer with the status of its decision; 200 if the tool reads no other."""
     always = getattr(call.query, "status", "200") == "200"
     return Reply(body, status=ALLOWED if always else questions.status_of(body["decision"]))
-
-
-_ANSWERS = Returns(DeployAnswer, "The deployment is allowed; with `status=200`, any decision")
-_QUESTION = Body(DeployQuestion, examples=QUESTIONS, argument="question")
 
 
 @hook("POST", "/generic", _refuse_flat, _ANSWERS, query=DeployQuery, body=_QUESTION)
@@ -281,7 +263,7 @@ def poll_generic(call: Call[Any]) -> Reply:
 @hook(
     "POST",
     "/argo-rollouts",
-    _refuse_argo,
+    lambda error: replace(_refuse_flat(error), status=ALLOWED),
     Returns(DeployAnswer, "Any decision, or the error of the question"),
     query=ArgoQuery,
     body=_QUESTION,
@@ -300,7 +282,7 @@ def ask_argo_rollouts(call: Call[ArgoQuery]) -> Reply:
 @hook(
     "POST",
     "/flagger",
-    _refuse_flagger,
+    _refuse_text,
     Returns(str, "Allowed: the canary advances; a rollback hook rolls back", media=("text/plain",)),
     query=FlaggerQuery,
     body=Body(FlaggerPayload, examples=FLAGGER, argument="payload"),

@@ -27,15 +27,32 @@ from compatgate.service.cluster.admission.matching import TARGET
 KEYS = ("target", "pool", "stack", "image", "set")
 _TEXT_KEYS = ("pool", "stack", "set")
 """May be written as text, ``cuda=12.4,torch=2.4.1``: many tools carry nothing else."""
+Decision = Literal["allow", "deny", "unknown", "error"]
+"""``unknown``: no decision could be had, ask again; ``error``: the question is wrong."""
+ALLOWED, DENIED, OPEN = 200, 409, 424
+LONGEST = 1500
+"""Characters of a reason."""
+HookType = Literal[
+    "confirm-rollout",
+    "pre-rollout",
+    "rollout",
+    "confirm-traffic-increase",
+    "confirm-promotion",
+    "post-rollout",
+    "rollback",
+    "event",
+]
+TYPES: tuple[str, ...] = get_args(HookType)
+_HINT = "name the hook in the webhook's metadata, type: confirm-rollout; Flagger does not"
+_KEYS = ("driver", "target", "pool", "node")
+_EXPLAINED = 3
 
 
 def question_of(fields: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     """Return the question, as ``POST /gate`` takes it; the gate itself validates what is in it.
 
-    Args:
-        fields: ``target`` or ``pool``, ``stack``, ``image``, ``set``; empty text is left out, so
-            that a template may leave a variable empty.
-        where: what the fields are called in errors, ``metadata``.
+    Empty text is left out, so that a template may leave a variable empty. Errors say ``where`` the
+    fields are: ``metadata``.
     """
     body: dict[str, Any] = {}
     for key, value in fields.items():
@@ -44,25 +61,16 @@ def question_of(fields: Mapping[str, Any], where: str = "") -> dict[str, Any]:
             raise BadInput("unknown key", field=path, hint=suggest_name(key, KEYS))
         if value is None or value == "":
             continue
-        body[key] = _read(path, value) if key in _TEXT_KEYS and isinstance(value, str) else value
+        body[key] = value
+        if key in _TEXT_KEYS and isinstance(value, str):
+            try:
+                body[key] = parse_stack_text(value)
+            except BadInput as error:
+                raise error.at(path) from None
     if not ("target" in body or "pool" in body):
         path = f"{where}.target" if where else "target"
         raise BadInput("names no target", field=path, hint="add the name of a target")
     return body
-
-
-def _read(path: str, text: str) -> dict[str, Any]:
-    try:
-        return parse_stack_text(text)
-    except BadInput as error:
-        raise error.at(path) from None
-
-
-Decision = Literal["allow", "deny", "unknown", "error"]
-"""``unknown``: no decision could be had, ask again; ``error``: the question is wrong."""
-ALLOWED, DENIED, OPEN = 200, 409, 424
-LONGEST = 1500
-"""Characters of a reason."""
 
 
 def decision_of(verdict: Mapping[str, Any]) -> Decision:
@@ -88,7 +96,6 @@ def reason_lines(verdict: Mapping[str, Any], link: str) -> str:
 
 
 def _reasons(verdict: Mapping[str, Any], link: str, also: str) -> list[str]:
-    """Return the decision with the finding that leads to it, its fix, other rules, and the rest."""
     findings = [f for f in verdict["findings"] if f["outcome"] in ("fail", "unknown", "warn")]
     reasons, cause = [], "every rule holds"
     if findings:
@@ -117,20 +124,6 @@ def _answer(verdict: Mapping[str, Any]) -> str:
         by = setting if verdict["mode"] == "enforce" else f"mode '{verdict['mode']}'"
         return f"allowed by {by}, although {what}"
     return "allowed, with warnings" if outcome == "warn" else "allowed"
-
-
-HookType = Literal[
-    "confirm-rollout",
-    "pre-rollout",
-    "rollout",
-    "confirm-traffic-increase",
-    "confirm-promotion",
-    "post-rollout",
-    "rollback",
-    "event",
-]
-TYPES: tuple[str, ...] = get_args(HookType)
-_HINT = "name the hook in the webhook's metadata, type: confirm-rollout; Flagger does not"
 
 
 def check_flagger(payload: Mapping[str, Any]) -> Mapping[str, str]:
@@ -178,16 +171,10 @@ def answer_flagger(kind: HookType, verdict: Mapping[str, Any], link: str) -> tup
     return f"{does}: {lines}", {"deny": ALLOWED, "allow": DENIED}.get(decision, OPEN)
 
 
-_KEYS = ("driver", "target", "pool", "node")
-_EXPLAINED = 3
-
-
 def rollout_question(body: Mapping[str, Any], query: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body of ``POST /what-if``.
+    """Return the body of ``POST /what-if``; the query has what the body does not say.
 
-    Args:
-        body: ``{"target": ..., "driver": ...}``, or a Kubernetes Node as it is.
-        query: what the body does not say.
+    The body is ``{"target": ..., "driver": ...}``, or a Kubernetes Node as it is.
     """
     stated: dict[str, Any] = dict(query)
     if body.get("kind") == "Node":

@@ -41,8 +41,7 @@ class DeployAnswer(Struct, frozen=True, forbid_unknown_fields=True):
     id: Annotated[str | None, Meta(description="id of the verdict")] = None
     url: Annotated[str | None, Meta(description="URL of the verdict")] = None
     degraded: Annotated[
-        DegradedBody | None,
-        Meta(description="only if the gate decided on its last good snapshot"),
+        DegradedBody | None, Meta(description="only if the gate decided on its last good snapshot")
     ] = None
 
 

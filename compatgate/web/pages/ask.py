@@ -1,13 +1,11 @@
-"""Show the page Ask: may this stack run on that target?
+"""Show the page Ask, which also reads pasted text and lists the versions that the facts allow.
 
-The page reads pasted text (a lockfile, an SBOM, the output of nvidia-smi, a stack) and lists the
-versions that the vendors' facts allow with the rest of the stack. Beside it, Triage names the
-causes of a pasted error.
+Beside it, Triage names the causes of a pasted error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -23,7 +21,6 @@ from compatgate.core.evaluate import evaluate
 from compatgate.core.facts import Facts
 from compatgate.core.request import Target, parse_request
 from compatgate.core.stack import Stack, format_stack, parse_stack
-from compatgate.core.versions import Version
 from compatgate.discovery.pasted import PastedText, read_pasted
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import clock
@@ -50,16 +47,15 @@ MAX_PLACES = 40
 MAX_VERSIONS = 48
 """Versions in the list, the newest; a user can type older ones."""
 _TRIAGED = ("target", "driver", "gpu", "stack")
+_LIBRARIES = ("cuda", "cudnn", "nccl")
+_PASTED = ("target", "stack")
+"""Fields of the question that the form for pasted text sends along."""
+LONGEST_PASTE = 512 * 1024
+"""Characters of pasted text that are read."""
 
 
 class Choice(Struct, frozen=True):
-    """A version.
-
-    Attributes:
-        fits: no fact speaks against the version.
-        why: the first finding against it.
-        chosen: the question states this version.
-    """
+    """A version, with the first finding against it; ``chosen``: the question states it."""
 
     version: str
     fits: bool
@@ -80,7 +76,10 @@ def list_choices(
     wrong = set(_list_failures(facts, target, rest, now)) if others or stack.arch else set()
     stated = stack.get(component)
     found = []
-    for version in _list_versions(facts, component, stated):
+    listed = sorted(known_versions(facts, component), reverse=True)[:MAX_VERSIONS]
+    if stated is not None and all(version.key != stated.key for version in listed):
+        listed = [stated, *listed]
+    for version in listed:
         tried = replace(stack, components={**others, component: version})
         failing = _list_failures(facts, target, tried, now)
         new = [message for rule, message in failing.items() if rule not in wrong]
@@ -89,37 +88,13 @@ def list_choices(
     return tuple(found)
 
 
-def _list_versions(facts: Facts, component: str, stated: Version | None) -> Sequence[Version]:
-    newest = sorted(known_versions(facts, component), reverse=True)[:MAX_VERSIONS]
-    if stated is not None and all(version.key != stated.key for version in newest):
-        return [stated, *newest]
-    return newest
-
-
 def _list_failures(facts: Facts, target: Target, stack: Stack, now: datetime) -> dict[str, str]:
     verdict = evaluate(stack, target, facts=facts, now=now, with_fixes=False)
     return {f.rule: f.message for f in verdict.findings if f.outcome == "fail"}
 
 
-_LIBRARIES = ("cuda", "cudnn", "nccl")
-
-
-_PASTED = ("target", "stack")
-"""Fields of the question that the form for pasted text sends along."""
-
-
-LONGEST_PASTE = 512 * 1024
-"""Characters of pasted text that are read."""
-
-
 class ComponentChoice(Struct, frozen=True):
-    """A component with selectable versions.
-
-    Attributes:
-        version: as stated; empty: none.
-        href: link that lists the versions.
-        choices: the versions, if the question lists them.
-    """
+    """A component with selectable versions; ``version``: as stated; ``href`` lists them."""
 
     name: str
     label: str
@@ -177,22 +152,16 @@ def show_question(ask: PageRequest[Any]) -> HtmlPage:
 def _list_component_choices(ask: PageRequest[Any], question: Question) -> list[ComponentChoice]:
     """Return the components to choose from; the picked one has its versions."""
     stated = question.stack_body() if question.stack.strip() else {}
-    names = [name for name in sort_components(COMPONENTS) if name != "driver"]
-    frameworks = [n for n in names if is_framework(n)]
-    known = [n for n in frameworks if ask.gate.facts.framework(n)]
+    frameworks = filter(is_framework, sort_components(COMPONENTS))
+    known = [name for name in frameworks if ask.gate.facts.framework(name)]
     found = []
     for name in [*_LIBRARIES, *known]:
         value = stated.get(name)
-        here = ComponentChoice(
-            name,
-            label_of(name),
-            value if isinstance(value, str) else "",
-            question.link(pick=name),
-        )
+        choices: tuple[Choice, ...] = ()
         if question.pick == name and (place := _resolve_question(ask, question)) is not None:
             choices = list_choices(ask.gate.facts, *place, name, clock.now())
-            here = replace(here, choices=choices)
-        found.append(here)
+        version, href = value if isinstance(value, str) else "", question.link(pick=name)
+        found.append(ComponentChoice(name, label_of(name), version, href, choices))
     return found
 
 
@@ -212,8 +181,7 @@ def _resolve_question(ask: PageRequest[Any], question: Question) -> tuple[Target
 @page("/ask/paste", scope="gate", method="POST", nav="ask", refused=show_question)
 def paste_question(ask: PageRequest[Any]) -> Redirect:
     """Fill the question from pasted text."""
-    text = ask.form.get("pasted", "")[:LONGEST_PASTE]
-    return fill_question(ask.form, read_text(ask, text))
+    return fill_question(ask.form, read_text(ask, ask.form.get("pasted", "")[:LONGEST_PASTE]))
 
 
 def read_text(ask: PageRequest[Any], text: str) -> PastedText:
@@ -222,7 +190,6 @@ def read_text(ask: PageRequest[Any], text: str) -> PastedText:
 
 
 def _read_form(form: Mapping[str, str], names: Iterable[str]) -> Question:
-    """Return the question of some fields of a form."""
     return parse_query(Question, MultiDict((name, form[name]) for name in names if form.get(name)))
 
 
@@ -267,21 +234,16 @@ def show_causes(ask: PageRequest[Any]) -> HtmlPage:
         hint = "paste the lines around the first error"
         raise BadInput(f"has more than {MAX_PASTE} characters", field="text", hint=hint)
     found = name_causes(ask.gate, text, question.body() if question != Question() else {})
-    causes = [cause.to_json() for cause in found.causes]
-    return _triage_page(ask, _fill_stated(question, found.stated), causes)
+    # the question shows the values that the text states and that were used
+    place = {name: value for name, value in found.stated.items() if name in ("driver", "gpu")}
+    stack = ",".join(f"{name}={v}" for name, v in found.stated.items() if name not in place)
+    question = replace(question, **place, **({"stack": stack} if stack else {}))
+    return _triage_page(ask, question, [cause.to_json() for cause in found.causes])
 
 
 def _read_triaged(form: Mapping[str, str]) -> Question:
     target, driver, gpu, stack = (form.get(name, "").strip() for name in _TRIAGED)
     return Question(target=target, driver=driver, gpu=gpu, stack=stack)
-
-
-def _fill_stated(question: Question, stated: Mapping[str, str]) -> Question:
-    """Return the question with the values that the text states and that were used."""
-    place = {name: value for name, value in stated.items() if name in ("driver", "gpu")}
-    stack = {name: value for name, value in stated.items() if name not in place}
-    text = ",".join(f"{name}={value}" for name, value in stack.items())
-    return replace(question, **place, **({"stack": text} if stack else {}))
 
 
 def _triage_page(

@@ -19,15 +19,11 @@ from compatgate.kit.http.route import LARGEST
 from compatgate.kit.http.schemas import Filter
 from compatgate.kit.principal import Authorship
 from compatgate.kit.ui.filters import count_things
-from compatgate.kit.ui.tables import (
-    Cell,
-    PagedTableQuery,
-    list_rows,
-    make_list_table,
-)
+from compatgate.kit.ui.tables import Cell, PagedTableQuery, list_rows, make_list_table
 from compatgate.service.attention.notices.schemas import IncidentBody
-from compatgate.service.attention.notices.service import Attention, member_link
+from compatgate.service.attention.notices.service import member_link
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, listing, page, read_action
+from compatgate.web.pages.decisions import deciding_finding
 
 _DAYS = 14
 _WEEK = 7
@@ -43,11 +39,7 @@ _INCIDENT_PATH = f"/incidents/<int(max={LARGEST['big']}):id>"
 
 
 class KindSection(Struct, frozen=True):
-    """The incidents of one level and kind.
-
-    Attributes:
-        number: of all that need attention.
-    """
+    """The incidents of one level and kind; ``number``: of all that need attention."""
 
     level: IncidentLevel
     kind: IncidentKind
@@ -61,14 +53,21 @@ def show_attention(ask: PageRequest[Any]) -> HtmlPage:
     """Show incidents, upgrades in progress, and what is denied."""
     snapshot = ask.gate.snapshot()
     attention = ask.rooms.incidents.attention(_EACH_KIND)
+    groups: dict[tuple[IncidentLevel, IncidentKind], list[IncidentBody]] = {}
+    for row in attention.leading:
+        groups.setdefault((row.level, row.kind), []).append(row)
+    # by level, the worst first, then in the order that a person on duty wants
+    sections = [
+        KindSection(level, kind, TITLES[kind], tuple(rows), attention.counts[kind][level])
+        for level, kind in product(LEVELS, KINDS)
+        if (rows := groups.get((level, kind)))
+    ]
     days = ask.rooms.decisions.decisions_per_day(_DAYS)
-    levels = {
-        level: sum(counts.get(level, 0) for counts in attention.counts.values()) for level in LEVELS
-    }
+    counts = attention.counts.values()
     context = {
-        "sections": arrange_incidents(attention),
+        "sections": sections,
         "attention": attention,
-        "levels": levels,
+        "levels": {level: sum(one.get(level, 0) for one in counts) for level in LEVELS},
         "member_link": member_link,
         "targets": len(snapshot.documents),
         "nodes": sum(pool.count for t in snapshot.targets.values() for pool in t.pools),
@@ -80,25 +79,8 @@ def show_attention(ask: PageRequest[Any]) -> HtmlPage:
     return HtmlPage("attention.html", "Attention", context)
 
 
-def arrange_incidents(attention: Attention) -> list[KindSection]:
-    """Return incidents by level, the worst first, then in the order that a person on duty wants."""
-    groups: dict[tuple[IncidentLevel, IncidentKind], list[IncidentBody]] = {}
-    for row in attention.leading:
-        groups.setdefault((row.level, row.kind), []).append(row)
-    return [
-        KindSection(level, kind, TITLES[kind], tuple(rows), attention.counts[kind][level])
-        for level, kind in product(LEVELS, KINDS)
-        if (rows := groups.get((level, kind)))
-    ]
-
-
 class DeniedStack(Struct, frozen=True):
-    """A denied stack on a target, in any image.
-
-    Attributes:
-        verdict: id of one of the verdicts.
-        why: first failing finding.
-    """
+    """A denied stack on a target, in any image, with one of its verdicts and the first finding."""
 
     count: int
     target: str | None
@@ -118,8 +100,8 @@ def _list_denied_stacks(ask: PageRequest[Any]) -> list[DeniedStack]:
         verdict = bodies.get(row.verdict_id)
         if verdict is None:  # deleted since
             continue
-        failing = [f for f in verdict["findings"] if f["outcome"] == verdict["verdict"]]
-        why = f"{failing[0]['rule']} {failing[0]['message']}" if failing else ""
+        finding = deciding_finding(verdict)
+        why = f"{finding['rule']} {finding['message']}" if finding else ""
         key = msgspec.json.encode([row.target, verdict["stack"], verdict["pools"]])
         known = stacks.get(key)
         count = row.count + (known.count if known else 0)
@@ -196,7 +178,11 @@ def act_on_incident(ask: PageRequest[Any]) -> Redirect:
     number, incidents = ask.args["id"], ask.rooms.incidents
     by = Authorship(ask.principal.name, ask.form.get("reason", "").strip(), ask.principal)
     if read_action(ask, "snooze", "reopen") == "snooze":
-        days = _read_days(ask.form.get("days", ""))
+        text = ask.form.get("days", "")
+        if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:3]) <= _MAX_DAYS:
+            hint = f"from 1 to {_MAX_DAYS}"
+            raise BadInput("is not a number of days", field="days", value=text, hint=hint)
+        days = int(text[:3])
         incidents.snooze(number, clock.now() + timedelta(days=days), by)
         done = f"Snoozed incident {number} for {count_things(days, 'day')}."
     else:
@@ -204,10 +190,3 @@ def act_on_incident(ask: PageRequest[Any]) -> Redirect:
         done = f"Reopened incident {number}."
     listed = ask.form.get("back") == "attention"
     return Redirect(link("attention") if listed else link("incidents", number), done)
-
-
-def _read_days(text: str) -> int:
-    if not (text.isascii() and text.isdecimal()) or not 1 <= int(text[:3]) <= _MAX_DAYS:
-        hint = f"from 1 to {_MAX_DAYS}"
-        raise BadInput("is not a number of days", field="days", value=text, hint=hint)
-    return int(text[:3])

@@ -5,7 +5,7 @@ Only the cells on the page are answered, those that take too long in a second re
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Sequence
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
@@ -13,7 +13,7 @@ from flask import request
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
-from compatgate.core.cells import CellAnswer, StackRow
+from compatgate.core.cells import CellAnswer
 from compatgate.core.components import COMPONENTS, join_words
 from compatgate.core.rule import Verdict
 from compatgate.core.stack import format_stack
@@ -22,7 +22,6 @@ from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, Table, TableQuery
 from compatgate.service.gate.cells.cells import (
-    CellColumn,
     CellColumns,
     CellSection,
     CellTable,
@@ -50,6 +49,8 @@ LEGEND = (
 )
 """State, class of its colour, sign, and words."""
 TONES = {state: (tone, sign, words) for state, tone, sign, words in LEGEND}
+_NOUNS = {"target": "target", "pool": "pool", "gpu": "GPU", "driver": "driver"}
+_MAX_NAMED = 3
 
 
 class CellsQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -128,10 +129,6 @@ def _show_table(ask: PageRequest[CellsQuery], usual: str) -> HtmlPage:
     return HtmlPage("cells.html", "What runs where", context, table, error)
 
 
-_NOUNS = {"target": "target", "pool": "pool", "gpu": "GPU", "driver": "driver"}
-_MAX_NAMED = 3
-
-
 def _summarise(found: CellTable, rows: str, columns: CellColumns) -> str:
     """Return the first row as a sentence: ``PyTorch 2.8 runs on 43 of 44 targets``."""
     if not found.rows or not found.columns or found.pending:
@@ -152,12 +149,7 @@ def _summarise(found: CellTable, rows: str, columns: CellColumns) -> str:
 
 
 class FoldedAxis(Struct, frozen=True):
-    """A row or column of the page, which stands for others with the same answers.
-
-    Attributes:
-        place: its index in the table.
-        others: keys of the rows or columns that it stands for.
-    """
+    """A row or column by its index in the table, and the keys of others with the same answers."""
 
     place: int
     others: tuple[str, ...] = ()
@@ -199,11 +191,7 @@ def _fold(axis: Sequence[tuple[str, Hashable]], *, neighbours: bool) -> list[Fol
 
 
 class SectionLinks(Struct, frozen=True):
-    """The pages of one axis: the shown one, and links to all, by number.
-
-    Attributes:
-        total: of rows or columns.
-    """
+    """The pages of one axis: the shown rows or columns of all, and links to the others."""
 
     noun: str
     first: int
@@ -213,7 +201,6 @@ class SectionLinks(Struct, frozen=True):
 
 
 def _section_links(query: CellsQuery, found: CellTable) -> tuple[SectionLinks, ...]:
-    """Return the pages of rows and of columns, where there are several."""
     axes = (
         ("row", "top", query.top, HEIGHT, found.rows_total),
         ("column", "left", query.left, WIDTH, found.columns_total),
@@ -232,7 +219,6 @@ def _section_links(query: CellsQuery, found: CellTable) -> tuple[SectionLinks, .
 
 
 def _export_table(snapshot: Snapshot, asked: CellSection, now: datetime) -> Table:
-    """Return the whole filtered table for export: one line per cell."""
     counted = build_table(snapshot, replace(asked, height=0, width=0), now)
     size = counted.rows_total * counted.columns_total
     if size > _MAX_EXPORTED:
@@ -242,13 +228,9 @@ def _export_table(snapshot: Snapshot, asked: CellSection, now: datetime) -> Tabl
     made = build_table(snapshot, whole, now)
     names = ("stack", asked.columns, "state", "verdict", "rule", "why")
     columns = tuple(Column(name, name) for name in names)
-    return Table("cells", columns, list(_export_lines(made)), EmptyNotice("nothing"))
-
-
-def _export_lines(made: CellTable) -> Iterator[tuple[Cell, ...]]:
-    """Yield a line for each cell; what many lines share is made once."""
+    lines = []
     across = [Cell(column.key) for column in made.columns]
-    known: dict[CellAnswer, tuple[Cell, ...]] = {}
+    known: dict[CellAnswer, tuple[Cell, ...]] = {}  # what many lines share is made once
     for row, line in zip(made.rows, made.cells, strict=True):
         label = Cell(row.label)
         for key, cell in zip(across, line, strict=True):
@@ -258,7 +240,8 @@ def _export_lines(made: CellTable) -> Iterator[tuple[Cell, ...]]:
             if values is None:
                 texts = (cell.state, cell.verdict or "", cell.rule, cell.why)
                 values = known[cell] = tuple(map(Cell, texts))
-            yield label, key, *values
+            lines.append((label, key, *values))
+    return Table("cells", columns, lines, EmptyNotice("nothing"))
 
 
 def _explain_cell(
@@ -268,7 +251,6 @@ def _explain_cell(
     columns: CellColumns,
     now: datetime,
 ) -> dict[str, Any] | None:
-    """Return the verdict of the open cell with its fixes, and what one can do about it."""
     query = ask.query
     down = next((n for n, one in enumerate(found.rows) if one.key == query.row), None)
     across = next((n for n, one in enumerate(found.columns) if one.key == query.column), None)
@@ -277,8 +259,16 @@ def _explain_cell(
     row, column = found.rows[down], found.columns[across]
     answer = find_answer(row, column, snapshot, now)
     target = answer.target if answer.target in snapshot.targets else ""
-    verdict = _ask_gate(ask, row, column, target, whole=columns == "target")
+    verdict: Verdict | None = None
+    if row.stack is not None and target:
+        body: dict[str, Any] = {"target": target, "stack": row.stack.to_json()}
+        if columns != "target":
+            pools = next(one.pools for one in column.targets if one.name == target)
+            body["pools"] = [pool.name for pool in pools]
+        at, gate = query.at.strip(), ask.gate
+        verdict = gate.what_would(body, at=parse_matrix_time(at)) if at else gate.preview(body)
     stack = row.stack.to_json() if row.stack else {}
+    question = Question(target=target, stack=format_stack(stack), at=query.at)
     return {
         "row": row,
         "column": column,
@@ -286,22 +276,6 @@ def _explain_cell(
         "target": target,
         "verdict": verdict.to_json() if verdict else None,
         "stack": stack,
-        "ask": Question(target=target, stack=format_stack(stack), at=query.at).link()
-        if stack
-        else None,
+        "ask": question.link() if stack else None,
         "run": link("runs", "new") if stack else None,
     }
-
-
-def _ask_gate(
-    ask: PageRequest[CellsQuery], row: StackRow, column: CellColumn, target: str, *, whole: bool
-) -> Verdict | None:
-    """Return the gate's verdict on the target that decides, on the pools of the column."""
-    if row.stack is None or not target:
-        return None
-    body: dict[str, Any] = {"target": target, "stack": row.stack.to_json()}
-    if not whole:
-        pools = next(one.pools for one in column.targets if one.name == target)
-        body["pools"] = [pool.name for pool in pools]
-    at = ask.query.at.strip()
-    return ask.gate.what_would(body, at=parse_matrix_time(at)) if at else ask.gate.preview(body)

@@ -40,12 +40,10 @@ _POOL = frozenset(PoolSpec.__struct_encode_fields__)
 
 
 class EditedDocument(Struct, frozen=True):
-    """A document under edit.
+    """A document under edit, as YAML and as plain data, which is not checked.
 
-    Attributes:
-        text: its YAML, as typed but for the values that a changed field wrote.
-        document: plain data, not checked.
-        rewritten: a changed field did not fit into the text, which lost its comments.
+    The text is as typed but for the values that a changed field wrote. ``rewritten``: one did not
+    fit into the text, which lost its comments.
     """
 
     text: str
@@ -55,16 +53,12 @@ class EditedDocument(Struct, frozen=True):
 
 def start_document(kind: Kind) -> Body:
     """Return the document that a new form begins with."""
-    if kind == "Entry":
-        return make_document(kind, {}, {"status": "candidate"})
-    if kind == "Waiver":
-        return make_document(kind, {}, {})
-    return make_document(kind, {}, {"policy": {"mode": "enforce", "onUnknown": "fail"}})
-
-
-def make_document(kind: Kind, metadata: Body, spec: Body) -> Body:
-    """Return a document of a kind."""
-    return {"apiVersion": API_VERSION, "kind": kind, "metadata": metadata, "spec": spec}
+    specs: dict[Kind, Body] = {
+        "Target": {"policy": {"mode": "enforce", "onUnknown": "fail"}},
+        "Entry": {"status": "candidate"},
+        "Waiver": {},
+    }
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {}, "spec": specs[kind]}
 
 
 def edit_document(kind: Kind, form: Mapping[str, str], most_values: int) -> EditedDocument:
@@ -98,12 +92,7 @@ def write_text(edited: EditedDocument, after: Body) -> EditedDocument:
 
 
 class NodeDraft(Struct, frozen=True):
-    """Pools that a text describes.
-
-    Attributes:
-        pools: as a target's document has them, without what is not known.
-        notes: sentences for the person who checks them.
-    """
+    """Pools that a text describes, as far as they are known, with notes for who checks them."""
 
     pools: tuple[dict[str, Any], ...]
     notes: tuple[str, ...] = ()
@@ -113,10 +102,8 @@ def draft_pools(text: str, facts: Facts) -> NodeDraft:
     """Read pools from a text; each states its number of nodes, for a person to correct."""
     pasted = read_pasted(text, facts, read_source("image_signals"))
     if not pasted.pools:
-        hint = (
-            "paste the output of nvidia-smi, of kubectl get nodes -o yaml or -o json, the labels"
-            " of a node, or a probe"
-        )
+        outputs = "nvidia-smi, of kubectl get nodes -o yaml or -o json"
+        hint = f"paste the output of {outputs}, the labels of a node, or a probe"
         raise BadInput("describes no nodes", field="pasted", hint=hint)
     draft = pasted.draft or Draft(())
     pools = pasted.pools

@@ -68,15 +68,11 @@ _MAX_MEANWHILE = 10
 """Revisions that a form shows which changed its document meanwhile."""
 _MAX_CHANGES = 50
 """Documents whose differences the page of an import shows."""
+_Word = Annotated[str, Meta(max_length=2000)]
 
 
 class FormPlace(Struct, frozen=True):
-    """The form of a document.
-
-    Attributes:
-        name: of the stored document; None: a new one.
-        revision: of the stored document that the form shows.
-    """
+    """The form of a document: a new one, or a stored one with the revision that the form shows."""
 
     kind: Kind
     name: str | None = None
@@ -91,15 +87,10 @@ class FormPlace(Struct, frozen=True):
 
 
 class FormState(Struct, frozen=True):
-    """State that a form shows besides its fields.
+    """What a form shows besides its fields: pools ``read`` from pasted text, and the plan.
 
-    Attributes:
-        error: says what was wrong.
-        read: pools that were read from pasted text.
-        planned: what storing the document would change.
-        effects: what that would do; None: not asked for yet.
-        rewritten: the YAML lost its comments.
-        meanwhile: revisions that changed the document since the form was opened, newest first.
+    ``rewritten``: the YAML lost its comments; ``meanwhile``: revisions that changed the document
+    since the form was opened, newest first.
     """
 
     error: CompatgateError | None = None
@@ -108,9 +99,6 @@ class FormState(Struct, frozen=True):
     effects: ChangeEffects | None = None
     rewritten: bool = False
     meanwhile: Sequence[Any] = ()
-
-
-_Word = Annotated[str, Meta(max_length=2000)]
 
 
 class FormStart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -130,16 +118,36 @@ class StatusStart(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
 
 def _form_pages(kind: Kind, edit_query: type[Struct] = NoQuery) -> tuple[Page, ...]:
-    """Make the pages of a form: of a new document, and of a stored one."""
-
     def begin(ask: PageRequest[FormStart]) -> HtmlPage:
-        return _begin(ask, kind)
+        place, start = FormPlace(kind), asdict(ask.query)
+        given = {name: text for name, text in start.items() if text}
+        if kind == "Waiver":
+            given = draft_waiver(ask, start)
+        elif given:
+            given["status"] = "candidate"
+        if not given:
+            document = start_document(kind)
+            edited = EditedDocument(to_yaml([document]), document)
+            return _form_page(ask, place, show_form(kind, edited), FormState())
+        try:
+            edited = edit_document(kind, given, ask.service.settings.max_values)
+        except CompatgateError as error:
+            return _form_page(ask, place, given, FormState(error))
+        return _form_page(ask, place, show_form(kind, edited), _plan_begun(ask, place, edited))
 
     def create(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         return _act(ask, FormPlace(kind))
 
     def edit(ask: PageRequest[Any]) -> HtmlPage:
-        return _edit(ask, kind)
+        row = ask.rooms.matrix.get(kind, ask.args["name"])
+        place = FormPlace(kind, row.name, row.revision)
+        shown = show_form(kind, EditedDocument(to_yaml([row.document]), row.document))
+        status = getattr(ask.query, "status", "")
+        if not status:
+            return _form_page(ask, place, shown, FormState())
+        form = {**shown, "status": status}
+        edited = edit_document(kind, form, ask.service.settings.max_values)
+        return _form_page(ask, place, show_form(kind, edited), _plan_begun(ask, place, edited))
 
     def change(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         return _act(ask, FormPlace(kind, ask.args["name"]))
@@ -162,24 +170,6 @@ ENTRY_FORM = _form_pages("Entry", StatusStart)
 WAIVER_FORM = _form_pages("Waiver")
 
 
-def _begin(ask: PageRequest[FormStart], kind: Kind) -> HtmlPage:
-    place, start = FormPlace(kind), asdict(ask.query)
-    given = {name: text for name, text in start.items() if text}
-    if kind == "Waiver":
-        given = draft_waiver(ask, start)
-    elif given:
-        given["status"] = "candidate"
-    if not given:
-        document = start_document(kind)
-        edited = EditedDocument(to_yaml([document]), document)
-        return _form_page(ask, place, show_form(kind, edited), FormState())
-    try:
-        edited = edit_document(kind, given, ask.service.settings.max_values)
-    except CompatgateError as error:
-        return _form_page(ask, place, given, FormState(error))
-    return _form_page(ask, place, show_form(kind, edited), _plan_begun(ask, place, edited))
-
-
 def _plan_begun(ask: PageRequest[Any], place: FormPlace, edited: EditedDocument) -> FormState:
     """Return the plan of what a form begins with; nobody has typed yet, so nothing is wrong."""
     complete = _complete(place, edited, "", final=False)
@@ -189,20 +179,10 @@ def _plan_begun(ask: PageRequest[Any], place: FormPlace, edited: EditedDocument)
         return FormState()
 
 
-def _edit(ask: PageRequest[Any], kind: Kind) -> HtmlPage:
-    row = ask.rooms.matrix.get(kind, ask.args["name"])
-    place = FormPlace(kind, row.name, row.revision)
-    shown = show_form(kind, EditedDocument(to_yaml([row.document]), row.document))
-    status = getattr(ask.query, "status", "")
-    if not status:
-        return _form_page(ask, place, shown, FormState())
-    form = {**shown, "status": status}
-    edited = edit_document(kind, form, ask.service.settings.max_values)
-    return _form_page(ask, place, show_form(kind, edited), _plan_begun(ask, place, edited))
-
-
 def _act(ask: PageRequest[Any], place: FormPlace) -> HtmlPage | Redirect:
-    form, what, kind = ask.form, _read_action(ask.form), place.kind
+    form, what, kind = ask.form, ask.form.get("what", "create"), place.kind
+    if _is_live():  # what the page asks for by itself never changes anything
+        what = "effects" if request.headers.get("HX-Target") == "effects" else "check"
     if place.name is not None:
         ask.rooms.matrix.get(kind, place.name)
     try:
@@ -221,17 +201,19 @@ def _act(ask: PageRequest[Any], place: FormPlace) -> HtmlPage | Redirect:
                 return propose_text(ask, complete.text)
             if what == "create":
                 return store_document(ask, kind, complete.document, place.name)
-            effects = (
-                preview_effects(ask.gate, planned.edits, ask.principal.name)
-                if what == "effects"
-                else None
-            )
+            effects = None
+            if what == "effects":
+                effects = preview_effects(ask.gate, planned.edits, ask.principal.name)
             state = FormState(planned=planned, effects=effects, rewritten=edited.rewritten)
         else:
             hint = f"one of {', '.join(_ACTIONS)}"
             raise BadInput("is not an action", field="what", value=what, hint=hint)
     except CompatgateError as error:
-        meanwhile = _list_meanwhile(ask, place) if isinstance(error, Conflict) else ()
+        meanwhile: Sequence[Any] = ()
+        if isinstance(error, Conflict) and place.name is not None:
+            known = expected_revision(form)
+            history = ask.rooms.matrix.list_changes(kind, place.name, limit=_MAX_MEANWHILE)
+            meanwhile = [one for one in history.items if one.number > known]
         state = FormState(error, rewritten=edited.rewritten, meanwhile=meanwhile)
     shown = show_form(kind, edited)
     shown |= {
@@ -240,22 +222,6 @@ def _act(ask: PageRequest[Any], place: FormPlace) -> HtmlPage | Redirect:
     if state.meanwhile:  # they are shown: to save again is to know of them
         shown["revision"] = str(state.meanwhile[0].number)
     return _form_page(ask, place, shown, state)
-
-
-def _list_meanwhile(ask: PageRequest[Any], place: FormPlace) -> Sequence[Any]:
-    """Return the revisions that changed a document since its form was opened."""
-    if place.name is None:
-        return ()
-    known = expected_revision(ask.form)
-    history = ask.rooms.matrix.list_changes(place.kind, place.name, limit=_MAX_MEANWHILE)
-    return [one for one in history.items if one.number > known]
-
-
-def _read_action(form: Mapping[str, str]) -> str:
-    """Return what a form asks for; what the page asks for by itself never changes anything."""
-    if not _is_live():
-        return form.get("what", "create")
-    return "effects" if request.headers.get("HX-Target") == "effects" else "check"
 
 
 def _is_live() -> bool:

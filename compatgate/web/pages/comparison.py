@@ -13,7 +13,7 @@ from compatgate.core.facts import Facts
 from compatgate.core.request import parse_changes_text
 from compatgate.kit import clock
 from compatgate.kit.http.links import link
-from compatgate.kit.ui.tables import Cell, Table, TableQuery, make_table
+from compatgate.kit.ui.tables import Cell, TableQuery, make_table
 from compatgate.service.changes.comparison.sections import arrange_outlook
 from compatgate.service.changes.comparison.service import plan_upgrade
 from compatgate.web.page import HtmlPage, PageRequest, listing, page
@@ -31,12 +31,7 @@ _PARTS = ("driver", "gpu", "cuda")
 
 
 class ChangeQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The target, and the changes to it.
-
-    Attributes:
-        driver: ``580``, ``580.95.05`` or ``newest``.
-        set: other changes, ``kernel-modules=open``.
-    """
+    """The target, and the changes to it: ``set`` has others, like ``kernel-modules=open``."""
 
     target: _Text = ""
     pool: _Text = ""
@@ -73,7 +68,9 @@ def _change_page(ask: PageRequest[ChangeQuery], plan: dict[str, Any] | None = No
     table = None
     if plan:
         context |= _describe(ask, plan)
-        table = _make_table(query, plan)
+        rows = [row for one in plan["subjects"] for row in _list_rows(one)]
+        name = f"what-if-{plan['target']}"
+        table = make_table(replace(listing("what-if"), name=name), rows, dict, sort=query.sort)
         if query.format is None:
             context["left_out"] = max(0, len(table.rows) - _MAX_SHOWN)
             table = replace(table, rows=table.rows[:_MAX_SHOWN])
@@ -107,7 +104,6 @@ def show_plan(ask: PageRequest[ChangeQuery]) -> HtmlPage:
 
 
 def _describe(ask: PageRequest[Any], plan: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of the page that follow from a plan."""
     lost = [one for one in plan["subjects"] if one["change"] in ("breaks", "worsens")]
     groups = [
         (title, [group for group in plan["groups"] if group["cause"] == cause])
@@ -117,9 +113,10 @@ def _describe(ask: PageRequest[Any], plan: dict[str, Any]) -> dict[str, Any]:
         one["change"] == "breaks" and one["cause"] in ("facts", None) for one in lost
     )
     words = ", ".join(f"{name} {value or 'removed'}" for name, value in plan["set"].items())
-    tone = plan["verdict"] if breaks or plan["verdict"] != "fail" else "warn"
+    target, driver = plan["target"], plan["set"].get("driver")
+    name = f"{target}-{driver}"[:128].rstrip(".-_")
     return {
-        "tone": tone,
+        "tone": plan["verdict"] if breaks or plan["verdict"] != "fail" else "warn",
         "breaks": breaks,
         "groups": [(title, found) for title, found in groups if found],
         "counts": {cause: sum(one["cause"] == cause for one in lost) for cause in _CAUSES},
@@ -127,8 +124,10 @@ def _describe(ask: PageRequest[Any], plan: dict[str, Any]) -> dict[str, Any]:
         "improves": sum(one["change"] == "improves" for one in plan["subjects"]),
         "images": {one["name"]: one["image"] for one in plan["subjects"]},
         "sections": arrange_outlook(plan),
-        "reason": f"{words} on {plan['target']}",
-        "upgrade": _upgrade_link(ask, plan),
+        "reason": f"{words} on {target}",
+        "upgrade": link(
+            "new-upgrade", name=name, target=target, driver=driver, pool=ask.query.pool
+        ),
         "no_upgrade": _explain_no_upgrade(ask, plan),
     }
 
@@ -148,12 +147,6 @@ def _list_drivers(facts: Facts) -> Iterator[tuple[str, str]]:
             yield branch.last.text, f"branch {number}{until}"
 
 
-def _make_table(query: ChangeQuery, plan: Mapping[str, Any]) -> Table:
-    rows = [row for one in plan["subjects"] for row in _list_rows(one)]
-    name = f"what-if-{plan['target']}"
-    return make_table(replace(listing("what-if"), name=name), rows, dict, sort=query.sort)
-
-
 def _list_rows(one: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     place = "entries" if one["kind"] == "entry" else "verdicts"
     subject = {
@@ -169,26 +162,16 @@ def _list_rows(one: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         tone = "warn" if pool["cause"] in ("matrix", "evidence") else _TONES[pool["change"]]
         why = "; ".join(f"{f['rule']} {f['message']}" for f in found)
         fixes = [fix["message"] for f in pool["lost"] for fix in f["fixes"][:1]]
-        yield (
-            subject
-            | pool
-            | {
-                "change": Cell(pool["change"], tone=tone),
-                "why": why if pool["lost"] or not why else f"resolved: {why}",
-                "fix": "; ".join(fixes),
-            }
-        )
-
-
-def _upgrade_link(ask: PageRequest[Any], plan: Mapping[str, Any]) -> str:
-    """Return the form that makes a plan an upgrade."""
-    target, driver = plan["target"], plan["set"].get("driver")
-    name = f"{target}-{driver}"[:128].rstrip(".-_")
-    return link("new-upgrade", name=name, target=target, driver=driver, pool=ask.query.pool)
+        yield {
+            **subject,
+            **pool,
+            "change": Cell(pool["change"], tone=tone),
+            "why": why if pool["lost"] or not why else f"resolved: {why}",
+            "fix": "; ".join(fixes),
+        }
 
 
 def _explain_no_upgrade(ask: PageRequest[Any], plan: Mapping[str, Any]) -> str:
-    """Say why no upgrade can be made of a plan; empty: it can."""
     if "driver" not in plan["set"]:
         return "An upgrade rolls out a driver; this change names none."
     if others := [name for name in plan["set"] if name != "driver"]:

@@ -101,10 +101,9 @@ def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
         return slice_page(records, ListQuery(cursor=cursor, limit=limit))
 
     found = fetch_rows(fetch, query.cursor)
-    columns = [Column(one, _title_of(one)) for one in fields]
-    if not fields:
-        columns = [Column("list", "List"), Column("says", "Statement")]
-    columns = [Column("name", "Name", "code"), *columns, Column("source", "Source")]
+    titles = {one: _title_of(one) for one in fields} or {"list": "List", "says": "Statement"}
+    own = (Column(key, title) for key, title in titles.items())
+    columns = (Column("name", "Name", "code"), *own, Column("source", "Source"))
 
     def cells(one: FactRecord) -> dict[str, Any]:
         title, url = next(iter(_list_sources(one.record)), ("", None))
@@ -116,7 +115,7 @@ def show_table(ask: PageRequest[FactsQuery]) -> HtmlPage:
         place = link("facts", name, one.name)
         return {**values, "name": Cell(one.name, place), "source": Cell(_shorten(title), url)}
 
-    shown = Listing(tuple(columns), _NO_MATCHES, name, "records")
+    shown = Listing(columns, _NO_MATCHES, name, "records")
     table = make_table(shown, found.items, cells, sort=query.sort, following=found.next)
     context = {"name": name, "parts": parts, "total": len(records)}
     return HtmlPage("fact-table.html", f"Facts: {name}", context, table)
@@ -181,7 +180,6 @@ def _shorten(value: Any) -> str:
 
 
 def _list_sources(record: dict[str, Any]) -> list[tuple[str, str | None]]:
-    """Return the sources of a record, each with its first URL."""
     stated = [value for key, value in record.items() if "source" in key]
     texts = [str(t) for value in stated for t in (value if isinstance(value, list) else [value])]
     urls = [_URL.search(text) for text in texts]
@@ -262,7 +260,13 @@ class SupportQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=
 @page("/facts/support-lines", nav="facts", query=SupportQuery)
 def show_support(ask: PageRequest[SupportQuery]) -> HtmlPage:
     """Show the support of driver branches, newest first."""
-    today, targets = clock.today(), _targets_by_branch(ask)
+    named: defaultdict[int, set[str]] = defaultdict(set)
+    for name, target in ask.gate.snapshot().targets.items():
+        for pool in target.pools:
+            if pool.driver is not None and pool.driver_os == "linux":
+                named[pool.driver.major].add(name)
+    targets = {branch: tuple(sorted(names)) for branch, names in named.items()}
+    today = clock.today()
     records = [
         one.record
         for one in read_records(ask.service.find(Library), BRANCHES_TABLE)
@@ -284,8 +288,7 @@ def show_support(ask: PageRequest[SupportQuery]) -> HtmlPage:
             "end": one.branch.eol or Cell("not published", tone="muted"),
         }
 
-    sort = ask.query.sort
-    table = make_table(listing("support"), listed, cells, sort=sort)
+    table = make_table(listing("support"), listed, cells, sort=ask.query.sort)
     context = {
         "hidden": len(every) - len(listed),
         "all": ask.query.all,
@@ -300,23 +303,11 @@ def read_support(
     targets: Mapping[int, tuple[str, ...]],
 ) -> list[BranchSupport]:
     """Return the support of branches, newest first; the records have the dates of releases."""
-    rows = {int(row["branch"]): row for row in records}
+    first, last = (
+        {int(row["branch"]): row.get(f"{which}_release_date") or "" for row in records}
+        for which in ("first", "last")
+    )
     return [
-        BranchSupport(
-            branch,
-            rows.get(number, {}).get("first_release_date") or "",
-            rows.get(number, {}).get("last_release_date") or "",
-            targets.get(number, ()),
-        )
-        for number, branch in sorted(branches.items(), reverse=True)
+        BranchSupport(branch, first.get(n, ""), last.get(n, ""), targets.get(n, ()))
+        for n, branch in sorted(branches.items(), reverse=True)
     ]
-
-
-def _targets_by_branch(ask: PageRequest[Any]) -> dict[int, tuple[str, ...]]:
-    """Return the targets of the matrix by the branches of their Linux drivers."""
-    named: defaultdict[int, set[str]] = defaultdict(set)
-    for name, target in ask.gate.snapshot().targets.items():
-        for pool in target.pools:
-            if pool.driver is not None and pool.driver_os == "linux":
-                named[pool.driver.major].add(name)
-    return {branch: tuple(sorted(names)) for branch, names in named.items()}

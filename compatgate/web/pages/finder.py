@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from itertools import islice
 from typing import Annotated, Any
 
@@ -49,11 +50,7 @@ _Word = Annotated[str, Meta(max_length=MAX_QUESTION)]
 
 
 class Hit(Struct, frozen=True):
-    """An object that the text names.
-
-    Attributes:
-        exact: the text is its name or id, or the only beginning of an id.
-    """
+    """An object that the text names; ``exact``: by name, id or the only beginning of an id."""
 
     name: str
     kind: str
@@ -71,14 +68,10 @@ class OtherAnswer(Struct, frozen=True):
 
 
 class PaletteAnswer(Struct, frozen=True):
-    """The answer to a question in words.
+    """The answer to a question in words, with the question in its exact form.
 
-    Attributes:
-        question: in the exact form.
-        verdict: None where the question names no place, and ``others`` are the targets.
-        assumptions: releases that were taken, in words.
-        more: targets that ``others`` leaves out.
-        places: the answers on the fleet's pools with the GPU, where no driver is named.
+    The verdict is None where the question names no place, and ``others`` are the targets, without
+    ``more`` of them; ``places`` are the fleet's pools with the GPU, where no driver is named.
     """
 
     question: Question
@@ -90,12 +83,7 @@ class PaletteAnswer(Struct, frozen=True):
 
 
 class Findings(Struct, frozen=True):
-    """The meaning of a text.
-
-    Attributes:
-        problem: why the text is no question, where it nearly is one.
-        near: names near to the text, where nothing is found.
-    """
+    """The meaning of a text; ``problem``: why it is no question, where it nearly is one."""
 
     answer: PaletteAnswer | None = None
     problem: CompatgateError | None = None
@@ -126,9 +114,8 @@ def find(rooms: Rooms, text: str, may: Callable[[str], bool]) -> Findings:
 
 def find_causes(rooms: Rooms, text: str) -> tuple[FoundCause, ...]:
     """Return the causes that an error text shows."""
-    return (
-        name_causes(rooms.gate, text, {}).causes[:MAX_HITS] if len(text) >= _SHORTEST_ERROR else ()
-    )
+    is_long = len(text) >= _SHORTEST_ERROR
+    return name_causes(rooms.gate, text, {}).causes[:MAX_HITS] if is_long else ()
 
 
 def answer_question(rooms: Rooms, text: str) -> PaletteAnswer | None:
@@ -142,33 +129,31 @@ def answer_question(rooms: Rooms, text: str) -> PaletteAnswer | None:
     question = to_question(read)
     assumptions = tuple(one.message for one in read.assumptions)
     if question.asks_pools and question.gpu:
-        stack, gate = parse_stack(question.stack_body()), rooms.gate
-        places = answer_places(gate.snapshot(), stack, question.gpu, clock.now(), _MAX_TARGETS)
+        snapshot, parsed = rooms.gate.snapshot(), parse_stack(question.stack_body())
+        places = answer_places(snapshot, parsed, question.gpu, clock.now(), _MAX_TARGETS)
         if places.places:
             return PaletteAnswer(question, None, assumptions, places=places)
     if question.target or question.gpu or question.driver:
         verdict = rooms.gate.preview(question.body()).to_json()
-        return PaletteAnswer(question, verdict, assumptions, tuple(_answer_series(rooms, read)))
-    others = tuple(
+        others = []  # the other releases of each series
+        for assumed in read.assumptions:
+            taken = str(read.stack[assumed.component]).removeprefix(assumed.taken)
+            for other in assumed.others[:_MAX_OTHERS]:
+                stack = {**read.stack, assumed.component: other + taken}
+                asked = WordedQuestion(read.target, stack, driver=read.driver, gpu=read.gpu)
+                name = f"{assumed.component} {other}"
+                others.append(_answer(rooms, name, to_question(asked)))
+        return PaletteAnswer(question, verdict, assumptions, tuple(others))
+    answers = tuple(
         _answer(rooms, name, Question(target=name, stack=question.stack))
         for name in sorted(targets)[:_MAX_TARGETS]
     )
-    return PaletteAnswer(question, None, assumptions, others, len(targets) - len(others))
+    return PaletteAnswer(question, None, assumptions, answers, len(targets) - len(answers))
 
 
 def _answer(rooms: Rooms, name: str, question: Question) -> OtherAnswer:
     verdict = rooms.gate.preview(question.body())
     return OtherAnswer(name, verdict.verdict, verdict.allowed, question.link())
-
-
-def _answer_series(rooms: Rooms, read: WordedQuestion) -> Iterator[OtherAnswer]:
-    """Yield the verdicts on the other releases of each series."""
-    for assumed in read.assumptions:
-        taken = str(read.stack[assumed.component])
-        for other in assumed.others[:_MAX_OTHERS]:
-            stack = {**read.stack, assumed.component: other + taken.removeprefix(assumed.taken)}
-            question = WordedQuestion(read.target, stack, driver=read.driver, gpu=read.gpu)
-            yield _answer(rooms, f"{assumed.component} {other}", to_question(question))
 
 
 def to_question(read: WordedQuestion) -> Question:
@@ -230,7 +215,6 @@ def find_names(rooms: Rooms, word: str, may: Callable[[str], bool]) -> Iterator[
 
 
 def _named_documents(snapshot: Snapshot) -> tuple[tuple[str, str, Iterable[str]], ...]:
-    """Return the pages of documents, with the kind of each and the names."""
     return (
         ("targets", "target", snapshot.documents),
         ("entries", "entry", snapshot.entries),
@@ -240,14 +224,12 @@ def _named_documents(snapshot: Snapshot) -> tuple[tuple[str, str, Iterable[str]]
 
 def _matching(names: Iterable[str], folded: str) -> list[str]:
     """Return the names that contain a text; those that begin with it come first."""
-    matches = (name for name in names if folded in name.casefold())
-    return sorted(matches, key=lambda name: (not name.casefold().startswith(folded), name))[
-        :MAX_HITS
-    ]
+    matches = [name for name in names if folded in name.casefold()]
+    matches.sort(key=lambda name: (not name.casefold().startswith(folded), name))
+    return matches[:MAX_HITS]
 
 
 def _find_ids(rooms: Rooms, folded: str) -> Iterator[Hit]:
-    """Yield verdicts and runs whose id begins with the text."""
     if (verdict := _VERDICT.fullmatch(folded)) and len(verdict[1]) >= _SHORTEST_ID:
         verdicts = rooms.decisions.find_verdict_ids(f"vd_{verdict[1]}", limit=MAX_HITS)
         for one in verdicts:
@@ -299,8 +281,11 @@ def paste_text(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     Nothing is stored or logged.
     """
     text = ask.form.get("text", "")[:LONGEST_PASTE]
-    if _is_question(ask, text):
-        return Redirect(link("find", q=" ".join(text.split())))
+    if len(text) <= MAX_QUESTION and names_component(text):
+        with suppress(CompatgateError):
+            read = read_question(text, ask.gate.facts, ask.gate.snapshot().targets)
+            if read.stack and not read.image:
+                return Redirect(link("find", q=" ".join(text.split())))
     causes = find_causes(ask.rooms, text)
     if any(cause.confidence == "certain" for cause in causes):
         return _find_page("", Findings(causes=causes), text)
@@ -317,16 +302,6 @@ def paste_text(ask: PageRequest[Any]) -> HtmlPage | Redirect:
         )
         return _find_page("", Findings(problem=problem), text)
     return fill_question({}, found)
-
-
-def _is_question(ask: PageRequest[Any], text: str) -> bool:
-    if len(text) > MAX_QUESTION or not names_component(text):
-        return False
-    try:
-        read = read_question(text, ask.gate.facts, ask.gate.snapshot().targets)
-    except CompatgateError:
-        return False
-    return bool(read.stack) and not read.image
 
 
 def _find_page(word: str, found: Findings, pasted: str = "") -> HtmlPage:

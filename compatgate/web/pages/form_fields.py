@@ -60,11 +60,7 @@ Body = dict[str, Any]
 
 
 class FieldFormat(Struct, frozen=True):
-    """A way to write values as text.
-
-    Attributes:
-        parse: returns the value of a text; None: the document has no such value.
-    """
+    """A way to write values as text; ``parse`` returns None for what the document then lacks."""
 
     show: Callable[[Any], str]
     parse: Callable[[str], Any]
@@ -74,8 +70,7 @@ def _show_text(value: Any) -> str:
     return str(value) if isinstance(value, str | int | float) else ""
 
 
-def _parse_number(text: str) -> int | str | None:
-    """Return a number; other text is kept, and the check of the document explains it."""
+def _parse_number(text: str) -> int | str | None:  # the check of the document explains other text
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else text or None
 
 
@@ -83,8 +78,7 @@ def _show_words(value: Any) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else ""
 
 
-def _parse_gpus(text: str) -> list[str] | None:
-    """Return names of GPUs, which may hold spaces."""
+def _parse_gpus(text: str) -> list[str] | None:  # names may hold spaces
     return [name for name in map(str.strip, re.split(r"[,\n]", text)) if name] or None
 
 
@@ -185,22 +179,21 @@ def _fields_of(kind: Kind, rows: int) -> list[FormField]:
     for row in range(rows):
         for name in POOL_FIELDS:
             places[f"pool-{row}-{name}"] = ("spec", "pools", row, name)
-    return [FormField(name, path, _find_format(kind, path)) for name, path in places.items()]
-
-
-def _find_format(kind: Kind, path: FieldPath) -> FieldFormat:
-    """Return the format of a field, by its type in the document."""
-    kinds: Any = inspect.type_info(TYPES[kind])
-    for step in path:
-        if isinstance(step, int):
-            kinds = kinds.item_type
-        else:
-            kinds = next(one.type for one in kinds.fields if one.encode_name == step)
-        if isinstance(kinds, inspect.UnionType):
-            kinds = next(one for one in kinds.types if type(one) in _BY_TYPE)
-        if isinstance(kinds, inspect.Metadata):
-            kinds = kinds.type
-    return _BY_NAME.get(str(path[-1])) or _BY_TYPE[type(kinds)]
+    fields = []
+    for name, path in places.items():
+        kinds: Any = inspect.type_info(TYPES[kind])
+        for step in path:
+            if isinstance(step, int):
+                kinds = kinds.item_type
+            else:
+                kinds = next(one.type for one in kinds.fields if one.encode_name == step)
+            if isinstance(kinds, inspect.UnionType):
+                kinds = next(one for one in kinds.types if type(one) in _BY_TYPE)
+            if isinstance(kinds, inspect.Metadata):
+                kinds = kinds.type
+        form = _BY_NAME.get(str(path[-1])) or _BY_TYPE[type(kinds)]
+        fields.append(FormField(name, path, form))
+    return fields
 
 
 def show_fields(kind: Kind, document: Mapping[str, Any]) -> dict[str, str]:
@@ -227,17 +220,14 @@ def find_wrong_fields(
         place = one.field or ""
         if missing := _MISSING.match(one.problem):
             place = f"{place}.{missing[1]}"
-        if name := place if place in names else _find_field(place, paths):
+        name = place if place in names else ""
+        while not name and place:  # the field of the part that it lies in
+            name = paths.get(place, "")
+            place = place[: max(place.rfind("."), place.rfind("["), 0)]
+        if name:
             hint = f" ({one.hint})" if one.hint else ""
             wrong.setdefault(name, []).append(f"{one.problem}{hint}")
     return {name: "; ".join(dict.fromkeys(texts)) for name, texts in wrong.items()}
-
-
-def _find_field(place: str, paths: Mapping[str, str]) -> str:
-    """Return the field of a place in a document, or of the part that it lies in."""
-    while place and place not in paths:
-        place = place[: max(place.rfind("."), place.rfind("["), 0)]
-    return paths.get(place, "")
 
 
 def list_holders(kind: Kind, typed: Mapping[str, str]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from typing import Annotated, Any
 
 import msgspec
@@ -14,12 +13,7 @@ from msgspec.structs import replace
 from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.links import link
 from compatgate.kit.ui.filters import format_compact
-from compatgate.kit.ui.tables import (
-    Cell,
-    list_rows,
-    make_list_table,
-    make_page_query,
-)
+from compatgate.kit.ui.tables import Cell, list_rows, make_list_table, make_page_query
 from compatgate.service.attention.reports.formats import arrange
 from compatgate.service.attention.reports.service import make_report
 from compatgate.service.audit.events.schemas import AuditBody, AuditFilters
@@ -29,6 +23,8 @@ AuditQuery = make_page_query(AuditFilters)
 _Text = Annotated[str, Meta(max_length=64)]
 _MAX_QUESTIONS, _MAX_ROWS = 50, 200
 """What a page shows of a report; the command and REST give the whole."""
+_REFERENCE = re.compile(r"(vd_|run_|revision )[0-9a-f]+")
+_PLACES = {"vd_": "verdicts", "run_": "runs", "revision ": "revisions"}
 
 
 @page("/audit", nav="audit", query=AuditQuery)
@@ -42,27 +38,21 @@ def show_audit(ask: PageRequest[Any]) -> HtmlPage:
 @page("/audit/verify", scope="admin", nav="audit")
 def show_verification(ask: PageRequest[Any]) -> HtmlPage:
     """Verify the chain, and show the result."""
-    return HtmlPage(
-        "audit-verify.html", "Audit chain", {"report": ask.rooms.chain.verify(full=False)}
-    )
+    context = {"report": ask.rooms.chain.verify(full=False)}
+    return HtmlPage("audit-verify.html", "Audit chain", context)
 
 
 def _cells(one: AuditBody) -> dict[str, Any]:
+    place, revision = None, one.detail.get("revision")
+    if one.subject.startswith("run_"):
+        place = link("runs", one.subject)
+    elif one.action.startswith("matrix.") and isinstance(revision, int):
+        place = link("revisions", revision)
     return {
-        "subject": Cell(one.subject, _place(one)),
+        "subject": Cell(one.subject, place),
         "detail": format_compact(one.detail),
         "hash": Cell(one.hash[:12], title=one.hash),
     }
-
-
-def _place(one: AuditBody) -> str | None:
-    """Return the page of the subject, if it has one."""
-    if one.subject.startswith("run_"):
-        return link("runs", one.subject)
-    revision = one.detail.get("revision")
-    if one.action.startswith("matrix.") and isinstance(revision, int):
-        return link("revisions", revision)
-    return None
 
 
 class PeriodQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -70,14 +60,6 @@ class PeriodQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
 
     since: _Text = ""
     until: _Text = ""
-
-    def period(self) -> tuple[datetime | None, datetime | None]:
-        """Return both ends; None where none is stated."""
-        since, until = self.since.strip(), self.until.strip()
-        return (
-            parse_moment(since, field="since") if since else None,
-            parse_moment(until, field="until", end_of_day=True) if until else None,
-        )
 
 
 def _report_page(ask: PageRequest[PeriodQuery], sections: Sequence[Any] = ()) -> HtmlPage:
@@ -87,17 +69,14 @@ def _report_page(ask: PageRequest[PeriodQuery], sections: Sequence[Any] = ()) ->
 
 
 def _make_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
-    name = ask.args.get("name")
-    period = ask.query.period()
-    newest = slice(-_MAX_ROWS - 1, None)  # one more, which tells that there are more
-    report = make_report(
-        ask.gate,
-        ask.rooms.nodes,
-        name,
-        *period,
-        questions=_MAX_QUESTIONS,
-        changes=_MAX_ROWS + 1,
+    name, since, until = ask.args.get("name"), ask.query.since.strip(), ask.query.until.strip()
+    period = (
+        parse_moment(since, field="since") if since else None,
+        parse_moment(until, field="until", end_of_day=True) if until else None,
     )
+    newest = slice(-_MAX_ROWS - 1, None)  # one more, which tells that there are more
+    most = {"questions": _MAX_QUESTIONS, "changes": _MAX_ROWS + 1}
+    report = make_report(ask.gate, ask.rooms.nodes, name, *period, **most)  # type: ignore[arg-type]
     report = replace(report, timeline=report.timeline[newest], changes=[])
     sections = [
         replace(one, title=f"{one.title}: the newest {_MAX_ROWS}", rows=one.rows[-_MAX_ROWS:])
@@ -120,13 +99,6 @@ def show_postmortem(ask: PageRequest[PeriodQuery]) -> HtmlPage:
     return _make_report(ask)
 
 
-_REFERENCE = re.compile(r"(vd_|run_|revision )[0-9a-f]+")
-
-
-_PLACES = {"vd_": "verdicts", "run_": "runs", "revision ": "revisions"}
-
-
 def _place_of(text: str) -> str | None:
-    """Return the page of a verdict, run or revision that a cell names; None: it is other text."""
     match = _REFERENCE.fullmatch(text)
     return link(_PLACES[match[1]], text.removeprefix("revision ")) if match else None

@@ -37,13 +37,7 @@ _LIBRARIES = ("cuda", "cudnn", "nccl", "cublas", "python")
 
 
 class FormLink(Struct, frozen=True):
-    """A page of this gate that does a step.
-
-    Attributes:
-        path: parts of its address below ``/ui``.
-        fields: values that it begins with.
-        scope: that it needs.
-    """
+    """A page of this gate that does a step: below ``/ui``, with values that it begins with."""
 
     label: str
     path: tuple[str, ...]
@@ -52,16 +46,11 @@ class FormLink(Struct, frozen=True):
 
 
 class Step(Struct, frozen=True):
-    """A step towards an allowed stack.
+    """A step towards an allowed stack: what to do, why, and who can do it.
 
-    Attributes:
-        title: what to do.
-        why: the finding, or a reason, in a sentence.
-        owner: who can do it.
-        commands: as typed in a shell; where there are several, ``several`` says how they relate.
-        file: name and content of a file that a command reads.
-        form: the page that does the same.
-        changes: of the question that it asks again; None: it asks none.
+    Where there are several commands, ``several`` says how they relate; ``file`` is the name and
+    content of one that a command reads, ``form`` the page that does the same. ``changes`` are those
+    of the question that it asks again; None: it asks none.
     """
 
     title: str
@@ -75,12 +64,7 @@ class Step(Struct, frozen=True):
 
 
 class StepPlace(Struct, frozen=True):
-    """Names for steps, in addition to the verdict.
-
-    Attributes:
-        base: URL of the gate, for commands.
-        owner: owner of the target; empty: it states none.
-    """
+    """The URL of the gate, for commands, and the owner of the target; empty: it states none."""
 
     base: str
     owner: str = ""
@@ -98,13 +82,12 @@ def list_steps(
         return []
     found, guide = found or Resolution(), _Guide(verdict, place)
     if found.is_allowed:
-        return [guide.ask_again()]
+        why = "The same question is allowed on the matrix and the facts of now."
+        return [Step("It is allowed now", why, _YOU, (guide.question(),), changes={})]
     steps = [guide.change(one) for one in found.remedies]
-    steps += [
-        step
-        for f in findings[:_MAX_FINDINGS]
-        if (step := guide.resolve(f, changes=bool(found.remedies)))
-    ]
+    changes = bool(found.remedies)
+    resolved = (guide.resolve(one, changes=changes) for one in findings[:_MAX_FINDINGS])
+    steps += filter(None, resolved)
     if guide.drafted:
         steps.append(guide.bless(guide.drafted))
     if found.waiver:
@@ -113,8 +96,6 @@ def list_steps(
 
 
 class _Guide:
-    """Makes the steps of one verdict."""
-
     def __init__(self, verdict: Mapping[str, Any], place: StepPlace) -> None:
         self._verdict = verdict
         self._place = place
@@ -125,7 +106,6 @@ class _Guide:
         self._stack = write_stack(verdict["stack"])
 
     def change(self, remedy: Remedy) -> Step:
-        """Return the step for a change that ends in *allowed*."""
         of_pools = not remedy.set.keys().isdisjoint(POOL_CHANGES)
         rest = f", with {count_things(remedy.warnings, 'warning')}" if remedy.warnings else ""
         commands = [self.question(remedy.set)]
@@ -143,33 +123,23 @@ class _Guide:
             changes=remedy.set,
         )
 
-    def ask_again(self) -> Step:
-        """Return the step where the matrix or the facts allow the stack by now."""
-        why = "The same question is allowed on the matrix and the facts of now."
-        return Step("It is allowed now", why, _YOU, (self.question(),), changes={})
-
     def resolve(self, finding: Json, *, changes: bool) -> Step | None:
         """Return the step that resolves a finding without changing the stack, if there is one.
 
-        Args:
-            changes: some change of the stack or the pools ends in *allowed*.
+        ``changes``: some change of the stack or the pools ends in *allowed*.
         """
         rule = BY_ID.get(finding["rule"])
         cause = rule.cause if rule else "facts"
         if cause == "evidence" and self._target:
             return self._run_canary(finding)
-        if finding["rule"] == "CG801" and self._target and not self._breaks_fact:
-            return self._propose_entry(finding)
+        if finding["rule"] == "CG801" and self._target:
+            refusing = [f["rule"] for f in self._verdict["findings"] if f["outcome"] in REFUSING]
+            rules = [BY_ID[name] for name in refusing if name in BY_ID]
+            if not any(one.about_facts for one in rules):  # which no entry mends
+                return self._propose_entry(finding, any(one.cause == "evidence" for one in rules))
         return None if changes else self._explain(finding)
 
-    @property
-    def _breaks_fact(self) -> bool:
-        """Tell whether a fact is against the stack, which no entry mends."""
-        names = (f["rule"] for f in self._verdict["findings"] if f["outcome"] in REFUSING)
-        return any(name in BY_ID and BY_ID[name].about_facts for name in names)
-
     def waive(self, found: Resolution) -> Step:
-        """Return the step for a waiver of what denies, with what it cannot cover."""
         begun = found.waiver
         rules = begun["rules"].split(", ")
         why = (
@@ -201,7 +171,6 @@ class _Guide:
         return self._with_gate("check", *words)
 
     def _explain(self, finding: Json) -> Step:
-        """Return the step for a finding without a known small change."""
         commands = [shlex.join(["compatgate", "explain", finding["rule"]])]
         if self._stack and finding["outcome"] == "fail":
             commands.append(self._with_gate("solve", *self._where(), "--from", self._stack))
@@ -216,8 +185,7 @@ class _Guide:
             form = FormLink("Find the nearest stack", ("solve",), fields, "plan")
         return Step(title, _resolves(finding), _YOU, tuple(commands), several, form=form)
 
-    def _propose_entry(self, finding: Json) -> Step:
-        """Return the step that has the stack blessed: an entry exists as a candidate, or none."""
+    def _propose_entry(self, finding: Json, needs_canary: bool) -> Step:
         why = _resolves(finding)
         if finding["have"]:
             entry = finding["have"]
@@ -226,19 +194,18 @@ class _Guide:
         components = match_versions(self._verdict["stack"])
         if not components:
             return Step("Have an entry blessed for it", why, self._owner())
+        part = next((one for one in components if one not in _LIBRARIES), next(iter(components)))
+        name = _UNSAFE.sub("-", f"{part}-{components[part]}".lower())[:_LONGEST_NAME].strip("-")
+        status = "candidate" if needs_canary else "blessed"
+        self.drafted = name if needs_canary else ""
         document: Json = {
             "apiVersion": "compatgate.dev/v1",
             "kind": "Entry",
-            "metadata": {"name": _entry_name(components)},
-            "spec": {"status": "blessed", "targets": [self._target], "components": components},
+            "metadata": {"name": name},
+            "spec": {"status": status, "targets": [self._target], "components": components},
         }
-        refusing = [f["rule"] for f in self._verdict["findings"] if f["outcome"] in REFUSING]
-        if any(name in BY_ID and BY_ID[name].cause == "evidence" for name in refusing):
-            document["spec"]["status"] = "candidate"
-            self.drafted = document["metadata"]["name"]
-        command = self._with_gate(
-            "matrix", "propose", _ENTRY_FILE, "--reason", "what passed, and where"
-        )
+        words = (_ENTRY_FILE, "--reason", "what passed, and where")
+        command = self._with_gate("matrix", "propose", *words)
         lines = "\n".join(f"{name} {value}" for name, value in components.items())
         fields = {"targets": self._target, "components": lines}
         form = FormLink("Draft the entry", ("new-entry",), fields, "bless")
@@ -247,35 +214,28 @@ class _Guide:
         return Step(title, why, self._owner(), (command,), file=file, form=form)
 
     def bless(self, entry: str) -> Step:
-        """Return the step that has an entry blessed."""
-        command = self._with_gate(
-            "matrix", "propose", "--bless", entry, "--reason", "what passed, and where"
-        )
+        words = ("--bless", entry, "--reason", "what passed, and where")
+        command = self._with_gate("matrix", "propose", *words)
         title, why = f"Have the entry {entry} blessed", "The canaries have passed by then."
         return Step(title, why, self._owner(), (command,))
 
     def _run_canary(self, finding: Json) -> Step:
-        """Return the step that gives evidence: run a suite, or look at the run that failed."""
         why = _resolves(finding)
         owner = "a person who runs canaries (scope operate)"
         if finding["rule"] == "CG813" and finding["have"]:
             run = finding["have"]
-            commands = (
-                self._with_gate("canary", "show", run),
-                self._with_gate("canary", "discard", run, "--reason", "why it does not count"),
-            )
-            several = (
-                "Correct the image and run again. Discard a run only if the image is not at fault."
-            )
+            discard = ("canary", "discard", run, "--reason", "why it does not count")
+            commands = self._with_gate("canary", "show", run), self._with_gate(*discard)
+            several = "Correct the image and run again."
+            several += " Discard a run only if the image is not at fault."
             form = FormLink(f"Open {run}", ("runs", run), {}, "read")
             return Step(f"See why {run} failed", why, owner, commands, several, form=form)
         named = _SUITE.search(finding["need"] or "") or _SUITE.search(finding["message"])
         suite = named[1] if named else "SUITE"
         what = {"image": self._image} if self._image else {"stack": self._stack}
         words = [word for name, value in what.items() if value for word in (f"--{name}", value)]
-        command = self._with_gate(
-            "canary", "run", "--suite", suite, "--target", self._target, *words
-        )
+        run = ("canary", "run", "--suite", suite, "--target", self._target)
+        command = self._with_gate(*run, *words)
         fields = {"suite": suite, "target": self._target, **what}
         form = FormLink("Run the canary", ("runs", "new"), fields, "operate")
         return Step(f"Run suite {suite} on staging", why, owner, (command,), form=form)
@@ -299,10 +259,3 @@ class _Guide:
 
 def _resolves(finding: Json) -> str:
     return f"Resolves {finding['rule']} {finding['name']}."
-
-
-def _entry_name(components: Mapping[str, str]) -> str:
-    """Return a name for an entry: its framework with the version, or else its first component."""
-    name = next((one for one in components if one not in _LIBRARIES), next(iter(components)))
-    text = f"{name}-{components[name]}".lower()
-    return _UNSAFE.sub("-", text)[:_LONGEST_NAME].strip("-")

@@ -48,8 +48,6 @@ MAX_GROUPS = 20
 _TRIED = 5
 """Number of groups with their failing entries; other groups have a link."""
 _MAX_ENTRIES = 60
-
-
 YesOrNo = Literal["yes", "no"]
 NodeQuery = make_page_query(NodeFilters, disagrees=YesOrNo, stale=YesOrNo)
 DriftQuery = make_page_query(DriftFilters, stale=YesOrNo, every=Literal["yes"])
@@ -88,28 +86,22 @@ def _node_cells(view: NodeView) -> dict[str, Any]:
     ]
     only = link("targets", standing.targets[0]) if len(standing.targets) == 1 else None
     return {
-        "name": node_cell(view),
-        "state": _state_cell(view),
+        **_shared_cells(view),
         "drift": "; ".join(drift),
         "witnesses": Cell(sources, tone=tone, title="; ".join(row.disagreements)),
         "targets": Cell(", ".join(standing.targets) or None, only),
-        "gpus": gpus_of(view),
-        "seen": _seen_cell(view),
     }
 
 
-def _state_cell(view: NodeView) -> Cell:
-    return Cell(view.standing.driver, tone=STATES[view.standing.driver], title=view.standing.why)
-
-
-def _seen_cell(view: NodeView) -> Cell:
+def _shared_cells(view: NodeView) -> dict[str, Any]:
+    row, state = view.row, view.standing.driver
     tone, note = ("warn", "stale") if view.stale else ("", "")
-    return Cell(view.row.seen_at, tone=tone, note=note)
-
-
-def node_cell(view: NodeView) -> Cell:
-    """Return the cell of a node's name, with a link to its page."""
-    return Cell(view.row.name, node_link(view.row.cluster, view.row.name))
+    return {
+        "name": Cell(row.name, node_link(row.cluster, row.name)),
+        "state": Cell(state, tone=STATES[state], title=view.standing.why),
+        "gpus": gpus_of(view),
+        "seen": Cell(row.seen_at, tone=tone, note=note),
+    }
 
 
 def node_link(cluster: str, name: str) -> str:
@@ -119,9 +111,8 @@ def node_link(cluster: str, name: str) -> str:
 
 def gpus_of(view: NodeView) -> str:
     """Format GPUs as ``8 x L4``."""
-    if not view.row.gpus:
-        return "not known"
-    return format_gpus(GpusBody(one["gpu"], one["count"]) for one in view.row.gpus)
+    gpus = (GpusBody(one["gpu"], one["count"]) for one in view.row.gpus)
+    return format_gpus(gpus) if view.row.gpus else "not known"
 
 
 @page("/nodes/<name>", nav="nodes", query=ClusterQuery)
@@ -180,16 +171,13 @@ def try_node_values(difference: Any, pool: str | None) -> str | None:
 
 
 def _pool_cells(one: PoolComparison) -> dict[str, Any]:
-    same = Cell("not known", tone="unknown")
-    if one.same_driver is not None:
-        same = Cell("another", tone="fail" if one.gpus else "muted")
-    if one.same_driver:
-        same = Cell("the same", tone="pass")
+    other = Cell("another", tone="fail" if one.gpus else "muted")
+    answers = {None: Cell("not known", tone="unknown"), True: Cell("the same", tone="pass")}
     return {
         "gpu": one.pool.gpu.sku if one.pool.gpu else None,
         "driver": str(one.pool.driver) if one.pool.driver else None,
         "has": one.gpus or Cell("none of these", tone="muted"),
-        "same": same,
+        "same": answers.get(one.same_driver, other),
     }
 
 
@@ -218,7 +206,11 @@ def show_drift(ask: PageRequest[Any]) -> HtmlPage:
         "lost": list(_lost_entries(ask, leading[:_TRIED])),
         "targets": choices(ask.gate.snapshot().documents),
         "tried": lambda one: try_node_values(one, one.pool),
-        "among": _group_link,
+        "among": lambda one: (
+            current_page_link(target=one.target, what=one.what, cursor=None, sort=None)
+            if one.have is None or one.what not in ("driver", "gpu")
+            else link("nodes", target=one.target, **{one.what: one.have})
+        ),
         "node_link": node_link,
     }
     return HtmlPage("drift.html", "Drift", context, table)
@@ -243,15 +235,13 @@ def list_differences(
 
 def difference_cells(one: NodeDifference) -> dict[str, Any]:
     """Return the cells of a difference in the table of drift."""
-    view, difference = one.view, one.difference
+    difference, shared = one.difference, _shared_cells(one.view)
     return {
-        "node": node_cell(view),
+        **shared,
+        "node": shared["name"],
         "what": Cell(drift_title(difference.what), title=difference.message),
         "have": difference.have or Cell("not known", tone="muted"),
         "declared": difference.declared or "none",
-        "state": _state_cell(view),
-        "gpus": gpus_of(view),
-        "seen": _seen_cell(view),
     }
 
 
@@ -279,10 +269,3 @@ def _lost_entries(ask: PageRequest[Any], groups: Sequence[DriftGroup]) -> Iterat
                 question = {"target": one.target, "pool": one.pool, "set": {one.what: one.have}}
                 summary = answer_what_if(question, snapshot, now).summary
         yield summary
-
-
-def _group_link(one: DriftGroup) -> str:
-    """Return the link to the nodes of a group."""
-    if one.have is None or one.what not in ("driver", "gpu"):
-        return current_page_link(target=one.target, what=one.what, cursor=None, sort=None)
-    return link("nodes", target=one.target, **{one.what: one.have})

@@ -7,12 +7,7 @@ from typing import Any
 from compatgate.core.entry_stacks import entry_stack_text
 from compatgate.documents.convert import to_entry
 from compatgate.kit.http.links import link
-from compatgate.kit.ui.tables import (
-    Cell,
-    list_rows,
-    make_list_table,
-    make_page_query,
-)
+from compatgate.kit.ui.tables import Cell, list_rows, make_list_table, make_page_query
 from compatgate.service.changes.comparison.matrix_sections import report_backtest
 from compatgate.service.matrix.documents.blessing import list_blessed
 from compatgate.service.matrix.proposals.merging import may_merge
@@ -40,8 +35,6 @@ _DONE = {
 }
 _MAX_SHOWN = 50
 """Documents whose differences a page shows."""
-
-
 ProposalQuery = make_page_query(ProposalFilters)
 
 
@@ -151,8 +144,7 @@ def _act(ask: PageRequest[Any], *allowed: str) -> Redirect:
 @page("/revisions/<int:number>/revert", scope="propose", method="POST", nav="revisions")
 def revert_revision(ask: PageRequest[Any]) -> Redirect:
     """Revert a revision, directly or as a proposal."""
-    propose = bool(ask.form.get("propose"))
-    number = ask.args["number"]
+    number, propose = ask.args["number"], bool(ask.form.get("propose"))
     revision, proposal, _ = ask.rooms.proposals.revert(number, ask.by(), propose=propose)
     if proposal is not None:
         return Redirect(link("proposals", proposal.id), f"Proposed to revert revision {number}.")

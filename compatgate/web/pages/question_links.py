@@ -16,7 +16,7 @@ from msgspec import Meta, Struct, structs
 from compatgate.core.entry_stacks import EntryStacks
 from compatgate.core.facts import Facts
 from compatgate.core.request import NEEDED_OF_POOL, POOL_CHANGES, parse_changes_text
-from compatgate.core.rule import Verdict, fix_value
+from compatgate.core.rule import fix_value
 from compatgate.core.stack import format_stack, parse_stack_text
 from compatgate.core.worded_question import is_exact, read_question
 from compatgate.errors import BadInput, quote_error
@@ -30,12 +30,9 @@ _Text = Annotated[str, Meta(max_length=6000)]
 class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Query parameters of the page Ask.
 
-    Attributes:
-        target: its name; if empty, ``driver``, ``gpu``, ``os`` and ``cpu`` describe a pool.
-        stack: ``cuda=12.4,torch=2.4.1``, or the JSON form.
-        set: what-if changes in the same form; an empty value removes the component.
-        at: revision or time of an older matrix.
-        pick: component to list the versions of.
+    Without a target, ``driver``, ``gpu``, ``os`` and ``cpu`` describe a pool. ``stack`` is text or
+    JSON; in the changes of ``set`` an empty value removes a component. ``at``: revision or time of
+    an older matrix; ``pick``: component to list the versions of.
     """
 
     target: _Text = ""
@@ -95,9 +92,8 @@ class Question(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         except DuplicateKeyError as error:
             raise BadInput(str(error), field=f"stack.{error.key}", hint="state it once") from None
         except (*DECODE_ERRORS, UnicodeEncodeError) as error:
-            raise BadInput(
-                f"is not JSON: {quote_error(error)}", field="stack", value=text
-            ) from None
+            what = f"is not JSON: {quote_error(error)}"
+            raise BadInput(what, field="stack", value=text) from None
         return found
 
     def with_component(self, name: str, value: str) -> str:
@@ -183,26 +179,21 @@ def format_command(body: dict[str, Any], base: str) -> str | None:
 
 def format_ci_step(command: str) -> str:
     """Return the command as a GitHub workflow step."""
-    lines = [
-        "- name: Check GPU compatibility",
-        "  env:",
-        "    COMPATGATE_TOKEN: ${{ secrets.COMPATGATE_TOKEN }}",
-        "  run: |",
-        f"    {command} --format github",
-    ]
-    return "\n".join(lines)
+    return f"""\
+- name: Check GPU compatibility
+  env:
+    COMPATGATE_TOKEN: ${{{{ secrets.COMPATGATE_TOKEN }}}}
+  run: |
+    {command} --format github"""
 
 
 def preview_represented(
     ask: PageRequest[Any], target: str, represented: EntryStacks
 ) -> dict[str, Any]:
     """Return the verdict on the newest stack that represents an entry, if there is one."""
-    verdict: Verdict | None = None
+    verdict = None
     stack = represented.stacks[0].to_json() if represented.stacks else {}
     if stack and target in ask.gate.snapshot().targets:
-        verdict = ask.gate.preview({"target": target, "stack": stack})
-    return {
-        "verdict": verdict.to_json() if verdict else None,
-        "stack": stack,
-        "ask": Question(target=target, stack=format_stack(stack)).link(),
-    }
+        verdict = ask.gate.preview({"target": target, "stack": stack}).to_json()
+    asked = Question(target=target, stack=format_stack(stack)).link()
+    return {"verdict": verdict, "stack": stack, "ask": asked}

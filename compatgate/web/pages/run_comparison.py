@@ -6,6 +6,7 @@ A paired run compares both arms by itself: its metrics have the medians of pairs
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -35,15 +36,15 @@ MAX_DRAWN_PAIRS = 6
 """Maximum number of drawn metrics; the table has all."""
 _WORST_FIRST = ("regression", "inconclusive", "improvement", "ok")
 Arm = Literal["A", "B"]
+Specs = Mapping[str, Mapping[str, MetricSpec]]
+"""Declared metrics, by workload and metric."""
+MAX_DRAWN = 12
+"""Maximum number of drawn metrics; the table has all."""
+_BINS = 24
 
 
 class MeasuredPart(Struct, frozen=True):
-    """A part of a stack.
-
-    Attributes:
-        name: of the component, or ``gpu``.
-        measured: values of its steps; several if they disagree.
-    """
+    """A component of a stack, or ``gpu``; several measured values where steps disagree."""
 
     name: str
     asked: str | None
@@ -75,26 +76,23 @@ def compare_parts(run: RunRow, envs: Sequence[Env], gpus: Gpus) -> list[Measured
     names = {*asked, *results}
     order = [*sort_components([name for name in names if name in COMPONENTS])]
     rest = sorted(names - {*order, "gpu"})
-    return [
-        _compare_part(name, asked.get(name), tuple(results.get(name, ())))
-        for name in (*(["gpu"] if "gpu" in names else []), *order, *rest)
-    ]
+    found = []
+    for name in (*(["gpu"] if "gpu" in names else []), *order, *rest):
+        version, measured = asked.get(name), tuple(results.get(name, ()))
+        state: State = "not measured"
+        if version is None:
+            state = "not asked" if len(measured) < 2 else "differs"
+        elif measured:
+            same = all(_is_same(name, version, text) for text in measured)
+            state = "same" if same else "differs"
+        found.append(MeasuredPart(name, version, measured, state))
+    return found
 
 
-def _compare_part(name: str, asked: str | None, measured: tuple[str, ...]) -> MeasuredPart:
-    if asked is None:
-        return MeasuredPart(name, asked, measured, "not asked" if len(measured) < 2 else "differs")
-    if not measured:
-        return MeasuredPart(name, asked, measured, "not measured")
-    same = all(_same(name, asked, text) for text in measured)
-    return MeasuredPart(name, asked, measured, "same" if same else "differs")
-
-
-def _same(name: str, asked: str, measured: str) -> bool:
-    if asked == measured:
-        return True
+def _is_same(name: str, asked: str, measured: str) -> bool:
     try:
-        return same_release(name, parse_version(name, asked), parse_version(name, measured))
+        parse = partial(parse_version, name)
+        return asked == measured or same_release(name, parse(asked), parse(measured))
     except BadInput:
         return False
 
@@ -104,10 +102,6 @@ def _sku(name: str, gpus: Gpus) -> str:
         return resolve_gpu(name, gpus).sku
     except BadInput:
         return name
-
-
-Specs = Mapping[str, Mapping[str, MetricSpec]]
-"""Declared metrics, by workload and metric."""
 
 
 class ComparedValue(Struct, frozen=True):
@@ -124,13 +118,10 @@ class ComparedValue(Struct, frozen=True):
 
 
 class MetricChange(Struct, frozen=True):
-    """The change of a metric from the first run to the second.
+    """The change of a metric from the first run to the second, which is judged as by a baseline.
 
-    Attributes:
-        judged: the second held against the first as against a baseline.
-        medians: the second's is None where units do not convert.
-        beyond: the change is for the worse and more than the tolerance.
-        values: of both runs in the first's unit; empty where the units do not convert.
+    Medians and values are in the first's unit; None and empty where units do not convert.
+    ``beyond``: the change is for the worse and more than the tolerance.
     """
 
     step: str
@@ -173,28 +164,15 @@ def _pair_by_name(a: Mapping[str, str | None], b: Mapping[str, str | None]) -> l
 
 def _request_lines(run: RunRow) -> dict[str, str | None]:
     stack = {
-        f"Stack: {component_label(name)}": "+".join(value)
-        if isinstance(value, list)
-        else str(value)
-        for name, value in run.stack.items()
+        f"Stack: {component_label(name)}": "+".join(v) if isinstance(v, list) else str(v)
+        for name, v in run.stack.items()
     }
-    return {
-        "Suite": run.suite,
-        "Target": run.target,
-        "Pool": run.pool,
-        "gpu": run.gpu,
-        "driver": run.driver,
-        "Image": run.image,
-        "Entry": run.entry,
-        "Host": run.on_host,
-        **stack,
-    }
+    names = ("Suite", "Target", "Pool", "gpu", "driver", "Image", "Entry")
+    return {**{n: getattr(run, n.lower()) for n in names}, "Host": run.on_host, **stack}
 
 
 def _measured_values(run: RunDetail, gpus: Gpus) -> dict[str, str | None]:
-    results: list[MeasuredPart] = compare_parts(
-        run.run, envs_of(step.body for step in run.steps), gpus
-    )
+    results = compare_parts(run.run, envs_of(step.body for step in run.steps), gpus)
     return {one.name: ", ".join(one.measured) or None for one in results}
 
 
@@ -240,13 +218,6 @@ def _judged_specs(body: dict[str, Any]) -> dict[str, MetricSpec]:
         return {}
     judged = msgspec.convert(body["judgement"], WorkloadJudgement)
     return {m.name: MetricSpec(m.unit, m.better, m.tolerance) for m in judged.metrics}
-
-
-MAX_DRAWN = 12
-"""Maximum number of drawn metrics; the table has all."""
-
-
-_BINS = 24
 
 
 class OverlayBin(Struct, frozen=True):
@@ -296,12 +267,7 @@ class MetricView(Struct, frozen=True):
 
 
 class PairsView(Struct, frozen=True):
-    """The pairs of a run, for its page.
-
-    Attributes:
-        metrics: the worst first.
-        changes: components that differ, the driver among them.
-    """
+    """The pairs of a run, the worst metric first; ``changes``: components or driver that differ."""
 
     state: PairsState
     metrics: tuple[MetricView, ...]
@@ -319,13 +285,10 @@ def view_pairs(detail: RunDetail) -> PairsView | None:
     if detail.pairs is None:
         return None
     state = msgspec.convert(detail.pairs, PairsState)
-    judged = sorted(
-        state.judgement.metrics if state.judgement else (),
-        key=lambda metric: _WORST_FIRST.index(metric.outcome),
-    )
-    blocks = [
-        (row, msgspec.convert(row.body.get("report"), Report | None)) for row in detail.blocks
-    ]
+    judged = list(state.judgement.metrics if state.judgement else ())
+    judged.sort(key=lambda metric: _WORST_FIRST.index(metric.outcome))
+    reports = (msgspec.convert(row.body.get("report"), Report | None) for row in detail.blocks)
+    blocks = list(zip(detail.blocks, reports, strict=True))
     views = tuple(MetricView(one, state.metrics.get(one.metric)) for one in judged)
     broken = tuple(row for row in detail.blocks if row.body["outcome"] != "passed")
     return PairsView(state, views, find_changes(blocks), broken)

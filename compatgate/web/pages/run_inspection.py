@@ -5,7 +5,7 @@ The band is that of the approved baseline; the judgement is put into sentences.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -29,24 +29,25 @@ from compatgate.service.runs.baselines.repository import BaselineRow
 from compatgate.service.runs.baselines.service import BaselineService
 from compatgate.service.runs.queue.models import PastStep, RunRow, StepRow
 from compatgate.service.runs.queue.service import RunDetail, Runs
-from compatgate.web.pages.trend_charts import RunMark, mark_runs
+from compatgate.web.pages.run_history import RunMark, mark_runs
 
 _BETTER = {
     "lower": "Lower is better",
     "higher": "Higher is better",
     "either": "It should not change in either direction",
 }
+_LOW, _HIGH = 0.05, 0.95
+MAX_SHOWN_VALUES = 500
+"""Maximum number of shown values of a metric; the API has all values."""
+MAX_DRAWN_METRICS = 6
+"""Maximum number of metrics on a run's page; with more, each step has its own page."""
 
 
 def explain_judgement(metric: MetricJudgement) -> list[str]:
     """Explain a judgement: tolerance, change, confidence, warm-up and missing data."""
     lines = [f"{_BETTER[metric.better]}; a change of {_percent(metric.tolerance)} counts."]
     if metric.numbers is not None:
-        lines += [_change(metric, metric.numbers), _confidence_text(metric, metric.numbers)]
-        before, after = (_percent(share) for share in metric.numbers.noise)
-        lines += [f"One repetition varies by {after}; in the baseline by {before}."]
-        if metric.numbers.dropped:
-            lines.append(f"{metric.numbers.dropped} leading values of each run were warm-up.")
+        lines += _describe_numbers(metric, metric.numbers)
     others = [a for a in metric.aspects if a.name in ("tail", "spread") and a.outcome != "ok"]
     lines += [f"{aspect.reason[:1].upper()}{aspect.reason[1:]}." for aspect in others]
     if metric.missing:
@@ -59,29 +60,28 @@ def format_change(share: float) -> str:
     return f"x {1 + share:.3g}" if share >= 9 else f"{100 * share:+.1f} %"
 
 
-def _change(metric: MetricJudgement, found: Numbers) -> str:
+def _describe_numbers(metric: MetricJudgement, found: Numbers) -> Iterator[str]:
     unit = f" {metric.unit}" if metric.unit not in ("", "1") else ""
     before, after = found.medians
     share = found.ratio - 1
     moved = f"{_percent(abs(share))} {'higher' if share > 0 else 'lower'}"
-    return (
+    yield (
         f"The median of {found.n[1]} values is {after:.4g}{unit}; of the baseline's {found.n[0]} "
         f"values it is {before:.4g}{unit}: {moved if round(abs(share), 4) else 'no change'}."
     )
-
-
-def _confidence_text(metric: MetricJudgement, found: Numbers) -> str:
     low, high = found.interval
     if low is None and high is None:
-        return "There are too few values for a confidence interval of the change."
-    between = " and ".join(
-        format_change(bound - 1) if bound is not None else "no bound" for bound in (low, high)
-    )
-    where = {True: "all of it beyond", False: "all of it within", None: "partly beyond"}
-    return (
-        f"With 98 % confidence the change lies between {between}, "
-        f"{where[_is_beyond_tolerance(metric, low, high)]} the tolerance."
-    )
+        yield "There are too few values for a confidence interval of the change."
+    else:
+        bounds = ("no bound" if one is None else format_change(one - 1) for one in (low, high))
+        where = {True: "all of it beyond", False: "all of it within", None: "partly beyond"}
+        beyond = where[_is_beyond_tolerance(metric, low, high)]
+        between = " and ".join(bounds)
+        yield f"With 98 % confidence the change lies between {between}, {beyond} the tolerance."
+    earlier, now = (_percent(share) for share in found.noise)
+    yield f"One repetition varies by {now}; in the baseline by {earlier}."
+    if found.dropped:
+        yield f"{found.dropped} leading values of each run were warm-up."
 
 
 def _is_beyond_tolerance(
@@ -104,14 +104,10 @@ def _percent(share: float) -> str:
     return f"{text.removesuffix('.0')} %"
 
 
-_LOW, _HIGH = 0.05, 0.95
-
-
 class Band(Struct, frozen=True):
     """The range of 90 % of an approved baseline's values, in the run's unit.
 
-    Attributes:
-        same: the baseline is of the same workload content; another is for comparison only.
+    ``same``: it is of the same workload content; another is for comparison only.
     """
 
     baseline: int
@@ -165,9 +161,8 @@ def baseline_bands(
 ) -> dict[str, Band]:
     """Return the band of each metric with an approved baseline.
 
-    Args:
-        rows: approved ones of one SKU and family, newest first.
-        digest: of its content as it ran; baselines of the same content come first.
+    ``rows`` are those of one SKU and family, newest first; those of the workload's content as it
+    ran, which has the digest, come first.
     """
     wanted = name_content(workload, digest or "")
     mine = [row for row in rows if row.workload.partition("@")[0] == workload]
@@ -175,21 +170,13 @@ def baseline_bands(
     found: dict[str, Band] = {}
     for metric in metrics:
         row = next((row for row in mine if row.metric == metric.name), None)
-        band = _band(row, metric.unit, same=row.workload == wanted) if row else None
-        if band is not None:
-            found[metric.name] = band
+        factor = find_conversion(row.learned.unit, metric.unit) if row else None
+        if row is not None and factor is not None:
+            ordered = sorted(value * factor for value in row.learned.samples.values)
+            about, counted = (row.id, row.version, row.decided_at), len(row.learned.runs)
+            same = row.workload == wanted
+            found[metric.name] = Band(*about, *_spread(ordered), len(ordered), counted, same)
     return found
-
-
-def _band(row: BaselineRow, unit: str, *, same: bool) -> Band | None:
-    baseline = row.learned
-    factor = find_conversion(baseline.unit, unit)
-    if factor is None:
-        return None
-    ordered = sorted(value * factor for value in baseline.samples.values)
-    low, middle, high = _spread(ordered)
-    counted = len(ordered), len(baseline.runs)
-    return Band(row.id, row.version, row.decided_at, low, middle, high, *counted, same)
 
 
 def _spread(ordered: Sequence[float]) -> tuple[float, float, float]:
@@ -199,8 +186,7 @@ def _spread(ordered: Sequence[float]) -> tuple[float, float, float]:
 def metric_history(past: Iterable[PastStep], family: str | None) -> dict[str, list[Point]]:
     """Return each metric over runs of one family, oldest first, in the newest run's units.
 
-    Args:
-        past: results of one step, newest first.
+    ``past`` are the results of one step, newest first.
     """
     found: dict[str, list[Point]] = {}
     units: dict[str, str] = {}
@@ -208,53 +194,27 @@ def metric_history(past: Iterable[PastStep], family: str | None) -> dict[str, li
         report = msgspec.convert(step.body["report"], Report) if step.body.get("report") else None
         if report is None or family is None or family_of_report(report) != family:
             continue
-        outcomes = _outcomes(step.body)
+        judged = msgspec.convert(step.body.get("judgement") or None, WorkloadJudgement | None)
+        outcomes = {one.name: one.outcome for one in judged.metrics} if judged else {}
+        env = report.env or Env()
+        parts = {**env.versions, "driver": env.driver, "image": step.body.get("image")}
+        known = {name: value for name, value in parts.items() if value}
         for metric in report.metrics:
             factor = find_conversion(metric.unit, units.setdefault(metric.name, metric.unit))
             if metric.values and factor is not None:
                 spread = _spread(sorted(value * factor for value in metric.values))
-                outcome = outcomes.get(metric.name, "")
-                point = Point(
-                    step.run,
-                    step.state,
-                    step.finished_at,
-                    *spread,
-                    len(metric.values),
-                    outcome,
-                    _parts(report, step.body),
-                )
+                counted = len(metric.values), outcomes.get(metric.name, "")
+                about = (step.run, step.state, step.finished_at)
+                point = Point(*about, *spread, *counted, known)
                 found.setdefault(metric.name, []).insert(0, point)
     return found
 
 
-def _parts(report: Report, body: dict[str, Any]) -> dict[str, str]:
-    env = report.env or Env()
-    parts = {**env.versions, "driver": env.driver, "image": body.get("image")}
-    return {name: value for name, value in parts.items() if value}
-
-
-def _outcomes(body: dict[str, Any]) -> dict[str, str]:
-    if not body.get("judgement"):
-        return {}
-    judged = msgspec.convert(body["judgement"], WorkloadJudgement)
-    return {metric.name: metric.outcome for metric in judged.metrics}
-
-
-MAX_SHOWN_VALUES = 500
-"""Maximum number of shown values of a metric; the API has all values."""
-MAX_DRAWN_METRICS = 6
-"""Maximum number of metrics on a run's page; with more, each step has its own page."""
-
-
 class MetricView(Struct, frozen=True):
-    """A metric of a step.
+    """A metric of a step, its judgement, and the range of the currently approved baseline.
 
-    Attributes:
-        judged: None: the metric was not judged.
-        band: range of the currently approved baseline.
-        past: earlier runs and this one, oldest first.
-        marks: of the past runs in their chart.
-        reference: what the metric was judged against; None: nothing is shaded.
+    ``past``: earlier runs and this one, oldest first, with their marks; ``reference``: what the
+    metric was judged against; None: nothing is shaded.
     """
 
     metric: Metric
@@ -375,8 +335,7 @@ def find_reference(
 ) -> Reference | None:
     """Return what a metric was judged against; None for a metric without tolerance or baseline.
 
-    Args:
-        band: the approved baseline, of which only the same workload content counts.
+    Of approved baselines, only one of the same workload content counts.
     """
     if judged is None:
         return None

@@ -47,9 +47,18 @@ from compatgate.web.pages.run_inspection import (
 )
 
 STATES = ("active", "ended", "queued", *ACTIVE, *ENDED)
-
-
 RunsQuery = make_page_query(RunFilters)
+RunForm = msgspec.defstruct(
+    "RunForm",
+    [(name, str, "") for name in RunRequest.__struct_fields__],
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+)
+"""The form's values as text."""
+_MAX_COMPARABLE = 20
+_REPEATED = ("suite", "target", "pool", "image", "entry", "host")
+"""Members of a run that the form for another one begins with."""
 
 
 @page("/runs", nav="runs", query=RunsQuery)
@@ -99,16 +108,6 @@ def run_seconds(run: RunRow) -> float | None:
     return round((run.finished_at - run.started_at).total_seconds(), 1)
 
 
-RunForm = msgspec.defstruct(
-    "RunForm",
-    [(name, str, "") for name in RunRequest.__struct_fields__],
-    frozen=True,
-    forbid_unknown_fields=True,
-    kw_only=True,
-)
-"""The form's values as text."""
-
-
 @page("/runs/new", scope="operate", nav="runs", query=RunForm)
 def show_run_form(ask: PageRequest[Any]) -> HtmlPage:
     """Show the form for new runs."""
@@ -138,22 +137,16 @@ def submit_run(ask: PageRequest[Any]) -> Redirect:
     asked: dict[str, Any] = {name: text for name, text in values.items() if text}
     if values["stack"]:
         asked["stack"] = parse_stack_text(values["stack"])
-    request = RunRequest(**{**asked, "priority": _priority(values["priority"])})
-    made = ask.rooms.runs.submit(request, by=ask.principal.name)
+    try:
+        asked["priority"] = int(values["priority"] or "0")
+    except ValueError:
+        hint = f"a whole number from {-PRIORITIES} to {PRIORITIES}; 0 is the default"
+        what, wrong = "is not a whole number", values["priority"]
+        raise BadInput(what, field="priority", value=wrong, hint=hint) from None
+    made = ask.rooms.runs.submit(RunRequest(**asked), by=ask.principal.name)
     if len(made) == 1:
         return Redirect(link("runs", made[0].id), "Queued the run.")
     return Redirect(link("runs"), f"Queued {len(made)} runs, one for each GPU and driver.")
-
-
-def _priority(text: str) -> int:
-    try:
-        return int(text or "0")
-    except ValueError:
-        hint = f"a whole number from {-PRIORITIES} to {PRIORITIES}; 0 is the default"
-        raise BadInput("is not a whole number", field="priority", value=text, hint=hint) from None
-
-
-_MAX_COMPARABLE = 20
 
 
 @page("/runs/<id>", nav="runs")
@@ -162,35 +155,41 @@ def show_run(ask: PageRequest[Any]) -> HtmlPage:
     runs, run_id = ask.rooms.runs, ask.args["id"]
     detail = runs.show(run_id)
     run, long = detail.run, has_many_metrics(detail)
-    steps = [step.to_json() for step in detail.steps]
-    evidence = runs.evidence(run=run_id).items
-    others = runs.list(suite=run.suite, state="ended", limit=100).items  # to compare with
+    steps = outline_steps(detail) if long else inspect_steps(runs, ask.rooms.baselines, detail)
+    others = runs.list(suite=run.suite, state="ended", limit=100).items
+    comparable = [one for one in others if one.id != run.id and one.gpu == run.gpu]
     warned = ask.rooms.runs.remarks([run.entry]).get(run.entry) if run.entry else None
-    result = (step.body.get("imported") for step in detail.steps)
+    imported = next(filter(None, (step.body.get("imported") for step in detail.steps)), None)
+    measured = []
+    if not run.source:
+        envs = envs_of(step.to_json() for step in detail.steps)
+        measured = compare_parts(run, envs, ask.gate.facts.gpus)
     context = {
         "run": run,
         "about": run_note(run),
         "took": run_seconds(run),
         "stack": _stated_stack(run.stack),
-        "measured": [] if run.source else compare_parts(run, envs_of(steps), ask.gate.facts.gpus),
-        "attribution": msgspec.convert(
-            next((one for one in result if one), None), Attribution | None
-        ),
+        "measured": measured,
+        "attribution": msgspec.convert(imported, Attribution | None),
         "long": long,
         "pairs": view_pairs(detail),
-        "steps": outline_steps(detail)
-        if long
-        else inspect_steps(runs, ask.rooms.baselines, detail),
+        "steps": steps,
         "log": logs.read_end(runs, run_id),
-        "evidence": evidence,
+        "evidence": runs.evidence(run=run_id).items,
         "judged": detail.evidence,
         "warnings": [w for w in (warned.warnings if warned else ()) if w.run == run_id],
-        "others": [one for one in others if one.id != run.id and one.gpu == run.gpu][
-            :_MAX_COMPARABLE
-        ],
+        "others": comparable[:_MAX_COMPARABLE],
         "api": api_link("runs", run_id),
         "evidence_api": api_link("evidence", run=run_id),
-        "fill": _repeat_link(run),
+        "fill": link(
+            "runs",
+            "new",
+            **{name: getattr(run, name) for name in _REPEATED},
+            stack=_stated_stack(run.stack),
+            priority=run.priority or None,
+            against=run.against.asked if run.against else None,
+            explained=run.explained or None,
+        ),
     }
     return HtmlPage("run.html", run_id, context)
 
@@ -200,21 +199,6 @@ def _stated_stack(stack: dict[str, Any]) -> str:
         f"{name}={'+'.join(value) if isinstance(value, list) else value}"
         for name, value in stack.items()
         if isinstance(value, str | list)
-    )
-
-
-def _repeat_link(run: RunRow) -> str:
-    """Return the link to the form with the values of this run."""
-    names = ("suite", "target", "pool", "image", "entry", "host")
-    asked = {name: getattr(run, name) for name in names}
-    return link(
-        "runs",
-        "new",
-        **asked,
-        stack=_stated_stack(run.stack),
-        priority=run.priority or None,
-        against=run.against.asked if run.against else None,
-        explained=run.explained or None,
     )
 
 

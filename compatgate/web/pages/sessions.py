@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, CompatgateError, Unauthorized
 from compatgate.kit.clock import now
+from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.links import UI_PREFIX, link, local_path
 from compatgate.kit.http.replies import note_error
 from compatgate.kit.http.requests import AnyQuery
@@ -31,13 +32,7 @@ from compatgate.kit.ui.preferences import (
     pack_cookie,
     zone_names,
 )
-from compatgate.kit.ui.tables import (
-    Act,
-    Cell,
-    PagedTableQuery,
-    fetch_rows,
-    make_list_table,
-)
+from compatgate.kit.ui.tables import Act, Cell, PagedTableQuery, fetch_rows, make_list_table
 from compatgate.service.access.tokens.browser_sessions import NewBrowserSession
 from compatgate.service.access.tokens.repository import TokenRow
 from compatgate.service.access.tokens.service import NewToken
@@ -58,17 +53,15 @@ def show_tokens(ask: PageRequest[Any]) -> HtmlPage:
 @page("/tokens/new", scope="admin", method="POST", nav="tokens", refused=show_tokens)
 def create_token(ask: PageRequest[Any]) -> HtmlPage:
     """Create a token; only this answer shows its secret."""
-    expires = ask.form.get("expires", "").strip()
-    end = now() + parse_duration(expires, field="expires") if expires else None
-    name = ask.form.get("name", "").strip()
-    limit = ask.form.get("targets", "").replace(",", " ").split() or None
+    form = ask.form
+    expires = form.get("expires", "").strip()
     made = ask.rooms.tokens.create(
-        name,
+        form.get("name", "").strip(),
         _posted_scopes(),
         by=ask.principal.name,
-        expires_at=end,
-        targets=limit,
-        person=ask.form.get("person", "").strip() or None,
+        expires_at=now() + parse_duration(expires, field="expires") if expires else None,
+        targets=form.get("targets", "").replace(",", " ").split() or None,
+        person=form.get("person", "").strip() or None,
     )
     return _tokens_page(ask, made=made)
 
@@ -165,15 +158,15 @@ def sign_in(ask: PageRequest[Any]) -> Any:
     if not secret:
         raise BadInput("paste a token; tokens begin with cg_", field="token")
     try:
-        auth.check_sign_in(secret, ask.service)
+        principal = ask.service.limits.verify(secret, ask.rooms.tokens, peer_address())
+        principal.require_no_limit("signing in to the pages, which show all targets,")
         signed_in = ask.rooms.sessions.sign_in(secret)
     except (Unauthorized, AccessRefused) as error:
         note_error(error, request.environ)
         auth.note_refusal(error, "POST /ui/sign-in", ask.service)
         raise
-    response = redirect(local_path(place) or link(), 303)
-    auth.set_session_cookie(response, signed_in)  # type: ignore[arg-type]
-    response.headers["Cache-Control"] = "no-store"
+    response = _go(local_path(place) or link())
+    auth.set_session_cookie(response, signed_in)
     return response
 
 
@@ -188,7 +181,14 @@ def sign_out(ask: PageRequest[Any]) -> Any:
         else:
             ask.rooms.sessions.sign_out(given)
     response = redirect(place, 303)
-    auth.clear_session_cookie(response)  # type: ignore[arg-type]
+    response.delete_cookie(auth.cookie_name(), path="/", secure=request.is_secure, httponly=True)
+    return response
+
+
+def _go(place: str) -> Any:
+    """Redirect to a page with an answer that nobody may store."""
+    response = redirect(place, 303)
+    response.headers["Cache-Control"] = "no-store"
     return response
 
 
@@ -203,10 +203,9 @@ def begin_sign_in(ask: PageRequest[NextPage]) -> Any:
         attempt, url = people.begin(_redirect_uri(ask), place[:_LONGEST_PLACE])
     except CompatgateError as error:
         return _sign_in_problem(error, place)
-    response = redirect(url, 303)
+    response = _go(url)
     kept = urlsafe_b64encode(msgspec.json.encode(attempt)).decode()
-    auth.set_cookie(response, _ATTEMPT_COOKIE, kept, SIGN_IN_SECONDS)  # type: ignore[arg-type]
-    response.headers["Cache-Control"] = "no-store"
+    auth.set_cookie(response, _ATTEMPT_COOKIE, kept, SIGN_IN_SECONDS)
     return response
 
 
@@ -230,11 +229,10 @@ def finish_sign_in(ask: PageRequest[AnyQuery]) -> Any:
     before = auth.session_cookie()
     if before and ask.service.identity.knows(before):
         ask.service.identity.sessions.sign_out(before)
-    response = redirect(place, 303)
+    response = _go(place)
     opened = NewBrowserSession(made.secret, made.principal, made.seconds)
-    auth.set_session_cookie(response, opened)  # type: ignore[arg-type]
+    auth.set_session_cookie(response, opened)
     response.delete_cookie(auth.cookie_name(_ATTEMPT_COOKIE), path="/", secure=request.is_secure)
-    response.headers["Cache-Control"] = "no-store"
     return response
 
 
@@ -255,7 +253,6 @@ def _redirect_uri(ask: PageRequest[Any]) -> str:
 
 
 def _read_attempt() -> Any:
-    """Return the sign-in that this browser began."""
     from compatgate.service.access.identity.people import Attempt
 
     kept = request.cookies.get(auth.cookie_name(_ATTEMPT_COOKIE), "")[:8192]
@@ -267,7 +264,6 @@ def _read_attempt() -> Any:
 
 
 def _sign_in_problem(error: CompatgateError, place: str) -> HtmlPage:
-    """Show what went wrong, and the way back."""
     return HtmlPage("sign-in-failed.html", "Not signed in", {"next": place}, error=error)
 
 
@@ -291,9 +287,8 @@ def change_preferences(ask: PageRequest[Any]) -> Redirect:
     """Choose theme and time zone."""
     zone = ask.form.get("zone_choice", "")
     zone = check_zone(ask.form.get("zone", "") if zone == "named" else zone)
-    return _keep_preferences(
-        Preferences(_read_theme(ask.form), zone), link("preferences"), "Saved."
-    )
+    chosen = Preferences(_read_theme(ask.form), zone)
+    return _keep_preferences(chosen, link("preferences"), "Saved.")
 
 
 @page("/theme", scope=None, method="POST")

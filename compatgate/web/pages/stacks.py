@@ -24,12 +24,8 @@ _Text = Annotated[str, Meta(max_length=6000)]
 class SolveQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Query parameters of the page.
 
-    Attributes:
-        target: its name; if empty, ``driver`` and ``gpu`` describe a pool.
-        second: another target on which the stacks must pass, too.
-        want: ``torch>=2.6,flash-attn``.
-        stack: stack to change as little as possible, ``torch=2.4.1,cuda=12.1``.
-        warnings: ``no`` leaves out stacks that pass with warnings.
+    Without a target, ``driver`` and ``gpu`` describe a pool; ``second``: another target on which
+    the stacks must pass, too. ``stack`` is to change as little as possible.
     """
 
     target: _Text = ""
@@ -102,11 +98,7 @@ class CompareQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class Side(Struct, frozen=True):
-    """One of the stacks, with its verdict.
-
-    Attributes:
-        entry: name of the entry whose newest stack this is; empty: a stack was stated.
-    """
+    """A stack with its verdict; ``entry``: whose newest stack it is; empty: it was stated."""
 
     stack: dict[str, Any]
     verdict: Verdict
@@ -124,10 +116,12 @@ def _compare_page(ask: PageRequest[CompareQuery], *sides: Side) -> HtmlPage:
         "targets": sorted(snapshot.documents),
         "entries": sorted(snapshot.entries)[:MAX_CHOICES],
         "sides": sides,
-        "parts": _list_parts(*sides) if sides else [],
-        "difference": compare_verdicts(sides[0].verdict, sides[1].verdict) if sides else None,
-        "findings": _split_findings(*sides) if sides else (),
+        "parts": [],
+        "difference": None,
+        "findings": (),
     }
+    if sides:
+        context |= _compare_sides(*sides)
     return HtmlPage("compare.html", "Compare two stacks", context)
 
 
@@ -156,21 +150,20 @@ def _read_side(ask: PageRequest[CompareQuery], field: str) -> Side:
     return Side(verdict.stack, verdict, entry.name if entry else "")
 
 
-def _list_parts(left: Side, right: Side) -> list[tuple[str, Any, Any]]:
-    """Return the parts of both stacks; what differs comes first."""
+def _compare_sides(left: Side, right: Side) -> dict[str, Any]:
     names = [name for name in {**left.stack, **right.stack} if name != "measured"]
-    rows = [(n, left.stack.get(n), right.stack.get(n)) for n in sort_components(names)]
-    return sorted(rows, key=lambda row: row[1] == row[2])
-
-
-def _split_findings(left: Side, right: Side) -> tuple[list[Any], list[Any], list[Any]]:
-    """Return the findings of the left stack alone, of the right one alone, and of both."""
+    parts = [(n, left.stack.get(n), right.stack.get(n)) for n in sort_components(names)]
     ours, theirs = left.verdict.findings, right.verdict.findings
     shared = {_key(one) for one in ours} & {_key(one) for one in theirs}
     left_alone, right_alone = (
         [one.to_json() for one in side if _key(one) not in shared] for side in (ours, theirs)
     )
-    return left_alone, right_alone, [one.to_json() for one in ours if _key(one) in shared]
+    both = [one.to_json() for one in ours if _key(one) in shared]
+    return {
+        "parts": sorted(parts, key=lambda part: part[1] == part[2]),  # what differs comes first
+        "difference": compare_verdicts(left.verdict, right.verdict),
+        "findings": (left_alone, right_alone, both),
+    }
 
 
 def _key(finding: Finding) -> tuple[str, str | None, str]:

@@ -7,11 +7,7 @@ from typing import Any
 import msgspec
 
 from compatgate.core.compare.packages import OpenPackage
-from compatgate.documents.specs import (
-    PoolSpec,
-    TargetDoc,
-    decode,
-)
+from compatgate.documents.specs import PoolSpec, TargetDoc, decode
 from compatgate.kit import clock
 from compatgate.kit.database.tables import Page
 from compatgate.kit.http.links import link
@@ -51,8 +47,6 @@ MAX_REVISIONS = 10
 MAX_DRIFTED_NODES = 20
 """Most drifted nodes on the page of a target."""
 _TONES = {"passed": "passed", "failed": "failed", "stale": "warn", "missing": "unknown"}
-
-
 TargetQuery = make_page_query(TargetFilters)
 
 
@@ -109,9 +103,9 @@ def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
     pairs, total = list_target_pairs(snapshot, name, shared_fit_cache(gate.facts), now, MAX_ENTRIES)
     target = snapshot.targets.get(name)
     fresh = assess_freshness(target, snapshot.matrix.evidence, now.timestamp()) if target else []
-    history = ask.rooms.matrix.list_changes("Target", name, limit=MAX_REVISIONS)
     waivers = list_countdowns(snapshot.waivers.values(), clock.today(), target=name)
     drifted = ask.rooms.nodes.drift(target=name, limit=MAX_DRIFTED_NODES)
+    matching = EmptyNotice("Every reported node matches the target.")
     context = {
         "row": row,
         "document": document,
@@ -124,15 +118,10 @@ def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
         "freshness": make_table(listing("evidence"), fresh, _evidence_cells),
         "waivers": [one for one in waivers if one.state != "expired"],
         "counted": ask.rooms.decisions.decisions_per_day(CHART_DAYS, target=name),
-        "history": history,
+        "history": ask.rooms.matrix.list_changes("Target", name, limit=MAX_REVISIONS),
         "reported": bool(ask.rooms.nodes.keys_of(name)),
         "drift": make_table(
-            listing("drift").without(
-                "state",
-                "target",
-                "gpus",
-                empty=EmptyNotice("Every reported node matches the target."),
-            ),
+            listing("drift").without("state", "target", "gpus", empty=matching),
             list_differences(drifted.items, target=name),
             difference_cells,
             following=drifted.next,
@@ -140,8 +129,8 @@ def show_target(ask: PageRequest[TableQuery]) -> HtmlPage:
     }
 
     def cells(pair: Pair) -> dict[str, Any]:
-        constraints = format_constraints(pair.entry)
-        return {"constraints": constraints, "why": pair.why or pair.entry.reason}
+        why = pair.why or pair.entry.reason
+        return {"constraints": format_constraints(pair.entry), "why": why}
 
     table = make_table(listing("target-entries"), pairs, cells, sort=ask.query.sort)
     return HtmlPage("target.html", name, context, table)
@@ -185,19 +174,18 @@ def _evidence_cells(one: Freshness) -> dict[str, Any]:
 def show_packages(ask: PageRequest[TableQuery]) -> HtmlPage:
     """Show the packages without a record on a target, and the effect of enforcing."""
     name = ask.args["name"]
-    row = ask.rooms.matrix.get("Target", name)
-    report = report_on_packages(ask.gate, target=name)
+    row, report = ask.rooms.matrix.get("Target", name), report_on_packages(ask.gate, target=name)
     found = report.targets[0] if report.targets else None
     context = {"row": row, "days": DAYS, "found": found, "complete": report.complete}
     packages = found.packages if found else ()
-    table = make_table(listing("open-packages"), packages, _package_cells, sort=ask.query.sort)
+
+    def cells(one: OpenPackage) -> dict[str, Any]:
+        place = link("verdicts", one.verdicts[0]) if one.verdicts else None
+        return {
+            "package": Cell(one.package, place, title=one.message),
+            "stopped": Cell(one.stopped, tone="fail" if one.stopped else ""),
+            "todo": "; ".join(one.todo),
+        }
+
+    table = make_table(listing("open-packages"), packages, cells, sort=ask.query.sort)
     return HtmlPage("target_packages.html", f"{name}: packages", context, table)
-
-
-def _package_cells(one: OpenPackage) -> dict[str, Any]:
-    place = link("verdicts", one.verdicts[0]) if one.verdicts else None
-    return {
-        "package": Cell(one.package, place, title=one.message),
-        "stopped": Cell(one.stopped, tone="fail" if one.stopped else ""),
-        "todo": "; ".join(one.todo),
-    }

@@ -14,12 +14,7 @@ from compatgate.kit import clock
 from compatgate.kit.http.links import api_link, link
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.ui.filters import count_things
-from compatgate.kit.ui.tables import (
-    Cell,
-    list_rows,
-    make_list_table,
-    make_page_query,
-)
+from compatgate.kit.ui.tables import Cell, list_rows, make_list_table, make_page_query
 from compatgate.service.changes.upgrades.models import OPEN_STATES
 from compatgate.service.changes.upgrades.schemas import (
     UpgradeFilters,
@@ -32,8 +27,6 @@ from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, listin
 
 STATES: tuple[State, ...] = ("proposed", "rolling", "stopped", "rolled back", "done")
 _Text = Annotated[str, Meta(max_length=256)]
-
-
 UpgradesQuery = make_page_query(UpgradeFilters)
 
 
@@ -157,41 +150,36 @@ def review_upgrade(ask: PageRequest[Any]) -> Redirect:
 
 
 def _act(ask: PageRequest[Any], *allowed: str) -> Redirect:
-    name = ask.args["name"]
-    return Redirect(link("upgrades", name), _carry_out(ask, name, read_action(ask, *allowed)))
-
-
-def _carry_out(ask: PageRequest[Any], name: str, what: str) -> str:
-    """Do what a form asks for, and return what was done."""
-    service = ask.rooms.upgrades
-    match what:
+    name, service = ask.args["name"], ask.rooms.upgrades
+    match read_action(ask, *allowed):
         case "start":
-            return _start(ask, name)
+            done = _start(ask, name)
         case "approve":
             service.approve(name, ask.principal)
-            return f"Approved {name}."
+            done = f"Approved {name}."
         case "retract":
             service.retract(name, ask.principal)
-            return f"Withdrew the approval of {name}."
+            done = f"Withdrew the approval of {name}."
         case "stop":
             service.stop(name, ask.by())
-            return f"Stopped {name}. Every wave waits until someone resumes the upgrade."
+            done = f"Stopped {name}. Every wave waits until someone resumes the upgrade."
         case "resume":
             service.resume(name, ask.by())
-            return f"Resumed {name}."
+            done = f"Resumed {name}."
         case "roll-back":
+            done = f"Rolled back {name}. Every tool that asks gets the answer to roll back."
             if not service.roll_back(name, ask.by()).row.began:
-                return f"Withdrew {name}. No wave had begun."
-            return f"Rolled back {name}. Every tool that asks gets the answer to roll back."
-    nodes = split_words(ask.form.get("nodes", ""))
-    if not nodes:
-        raise BadInput("is missing", field="nodes", hint="like gpu-17 or prod-eu/gpu-17")
-    service.leave_out(name, nodes, ask.by())
-    return f"Excluded {count_things(len(nodes), 'node')} from {name}."
+                done = f"Withdrew {name}. No wave had begun."
+        case _:
+            nodes = split_words(ask.form.get("nodes", ""))
+            if not nodes:
+                raise BadInput("is missing", field="nodes", hint="like gpu-17 or prod-eu/gpu-17")
+            service.leave_out(name, nodes, ask.by())
+            done = f"Excluded {count_things(len(nodes), 'node')} from {name}."
+    return Redirect(link("upgrades", name), done)
 
 
 def _start(ask: PageRequest[Any], name: str) -> str:
-    """Ask for a wave, as a tool does; raise what it waits for."""
     text = ask.form.get("wave", "")
     if not (text.isascii() and text.isdecimal() and len(text) < 6):
         raise BadInput("is not the number of a wave", field="wave", value=text)

@@ -10,9 +10,8 @@ import pytest
 from serving import Server
 
 from compatgate.client import Client
-from compatgate.client.derived import Operation
 from compatgate.client.operations import Operations
-from compatgate.client.request import Request
+from compatgate.client.request import Operation, Request
 from compatgate.web.openapi import Schemas
 
 Described = tuple[str, str, dict[str, Any]]

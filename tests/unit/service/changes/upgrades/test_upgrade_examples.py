@@ -23,7 +23,7 @@ from jsonschema import Draft202012Validator
 from upgrade_fleet import Fleet
 from werkzeug.serving import make_server
 
-from compatgate.cli.upgrades import EXIT
+from compatgate.cli.nodes import EXIT
 from compatgate.core.upgrades import Answer
 from compatgate.service.app import Rooms
 from compatgate.web.app import create_app

@@ -11,10 +11,10 @@ import pytest
 
 from compatgate.canary.history import Point
 from compatgate.canary.judge.result import MetricJudgement, Numbers
-from compatgate.kit.ui.charts import SPARK_HEIGHT, SPARK_WIDTH, draw_sparkline, find_shape
+from compatgate.kit.ui.assets import SPARK_HEIGHT, SPARK_WIDTH, draw_sparkline, find_shape
 from compatgate.web.app import Flask
+from compatgate.web.pages.run_history import VALUES, Trends, mark_runs
 from compatgate.web.pages.run_inspection import Band, Reference, find_reference
-from compatgate.web.pages.trend_charts import VALUES, Trends, mark_runs
 
 WHEN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
