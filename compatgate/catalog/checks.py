@@ -155,8 +155,13 @@ def package_records(context: Context) -> Iterator[Problem]:
             if other != record.wheel:
                 what = f"has the same SHA-256 as {other}: each record needs its own wheel"
                 yield Problem("package-digest", f"{name} {record.wheel}", what)
-        for row in document.get("statements") or ():
+        rows = document.get("statements") or ()
+        for row in rows:
             yield from _statement_problems(package, row)
+        shipped = any(r.get("compiled") == "shipped" and not r.get("cuda") for r in rows)
+        if shipped and not any(row.get("last_capability") for row in rows):
+            what = "shipped code needs its newest GPU or its CUDA: else it passes on any later GPU"
+            yield Problem("package-capability", f"packages/{name}", what)
 
 
 def _statement_problems(name: str, row: dict[str, Any]) -> Iterator[Problem]:
@@ -175,9 +180,6 @@ def _statement_problems(name: str, row: dict[str, Any]) -> Iterator[Problem]:
     least, last = row.get("least_capability"), row.get("last_capability")
     if least and last and parse_capability(least) > parse_capability(last):
         yield Problem("package-capability", subject, f"{least} is above {last}")
-    if row.get("compiled") == "shipped" and not (least or last or row.get("cuda")):
-        what = "shipped code needs its GPUs or its CUDA"
-        yield Problem("package-capability", subject, what)
     if row.get("fixed") and not row.get("builds"):
         yield Problem("package-builds", subject, "names no builds, so no fix is possible")
 
