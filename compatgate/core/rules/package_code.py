@@ -499,7 +499,8 @@ def _is_made_here(context: RuleContext, package: GpuPackage, statement: Statemen
     if statement.builds:
         listed = package.scripted_code(cuda.major_minor)
         code = [one for one in listed if one.capability in toolkit.sass]
-    return find_run_mode(code, device, context.facts.arch) == "sass"
+    how = find_run_mode(code, device, context.facts.arch)
+    return how == "sass" or (how is not None and device in toolkit.sass)
 
 
 def _script_builds(statement: Statement, cuda: Version | None) -> Iterator[tuple[Arch, ...]]:
