@@ -272,6 +272,15 @@ class ClusterApi:
                 self._client = self._make_client()
             return self._client
 
+    def _refused(self, what: str) -> BadInput:
+        """Return the error for credentials that cannot be used; an executor names its host."""
+        return BadInput(
+            f"no connection to the cluster is configured: {what}",
+            field="--kubeconfig",
+            value=self._access.kubeconfig,
+            hint="use --kubeconfig and --context, or --in-cluster in a pod",
+        )
+
     def _make_client(self) -> Any:
         module, access = kubernetes_client(), self._access
         from kubernetes import config
@@ -289,12 +298,7 @@ class ClusterApi:
                     persist_config=False,
                 )
         except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
-            raise BadInput(
-                f"no connection to the cluster is configured: {quote_error(error)}",
-                field="--kubeconfig",
-                value=self._access.kubeconfig,
-                hint="use --kubeconfig and --context, or --in-cluster in a pod",
-            ) from None
+            raise self._refused(quote_error(error)) from None
         # What is tried again, and for how long, is decided in `retry_request`.
         configuration.retries = Retry(total=0, respect_retry_after_header=False)
         if self._connections is not None:

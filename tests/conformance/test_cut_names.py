@@ -18,4 +18,4 @@ from compatgate.discovery.nvidia_smi.report import Device, identify_product
     ],
 )
 def test_memory_completes_a_name(name: str, memory: int | None, product: str, facts: Facts) -> None:
-    assert identify_product(Device(name, memory_mib=memory), facts.gpus).gpu == product
+    assert identify_product(Device(name, memory_mib=memory), facts.gpus)[0] == product

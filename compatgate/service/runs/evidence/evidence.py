@@ -11,7 +11,6 @@ import msgspec
 from sqlalchemy import BigInteger, Boolean, ForeignKey, Index, Text, func, insert, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from compatgate.canary.workloads.library import define_suites
 from compatgate.core.binding import Binding, Comparison, SuiteDefinition
 from compatgate.core.matrix import Evidence
 from compatgate.kit.clock import iso
@@ -249,12 +248,18 @@ def find_changed(session: Session, rows: Sequence[EvidenceRow]) -> dict[str, str
     return changed
 
 
+def _define() -> Mapping[str, SuiteDefinition]:
+    from compatgate.canary.workloads.library import define_suites  # not for every question
+
+    return define_suites()
+
+
 class StoredEvidence:
     """The evidence of one database that counts, as `EvidenceSource` describes it."""
 
     latest_state = staticmethod(latest_state)
 
-    def __init__(self, define: Callable[[], Mapping[str, SuiteDefinition]] = define_suites) -> None:
+    def __init__(self, define: Callable[[], Mapping[str, SuiteDefinition]] = _define) -> None:
         self.suites = define
 
     def state_at(self, session: Session, moment: datetime) -> tuple[int, int]:

@@ -354,7 +354,9 @@ class DatabaseQueue:
         own = (outcome, lease.run.id, lease.run.suite)
         judged = outcome in ("passed", "failed")
         if evidence and not (judged and own == (evidence.outcome, evidence.id, evidence.suite)):
-            raise ValueError(f"not evidence of a run that {outcome}: {evidence.id}")
+            raise ValueError(
+                f"{evidence.id}, {evidence.outcome}, is not evidence of a run that {outcome}"
+            )
         now = clock.now()
         with self._mine(lease, writing=True) as (session, run):
             if evidence is not None and (bound := evidence.bound) is not None and bound.suite:
