@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -210,23 +208,3 @@ def test_memory_does_not_grow_with_the_lines_of_a_batch(tmp_path: Path) -> None:
     (lines_few, size_few), (lines_many, size_many) = map(peak_memory_kib, (few, many))
     assert (lines_few, lines_many) == (500, 10_000)
     assert size_many - size_few < 8 * 1024
-
-
-def test_a_check_costs_less_than_ten_starts_of_the_interpreter(tmp_path: Path) -> None:
-    # As installed: with byte code, whatever this test run itself was told to write.
-    environment = {**os.environ, "PYTHONPYCACHEPREFIX": str(tmp_path)}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-
-    def seconds(*command: str) -> float:
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, *command], capture_output=True, env=environment)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    question = ("--pool", A100, "--stack", "torch=2.4.1,cuda=12.1,cudnn=9.1.0,arch=sm_80")
-    check = ("-m", "compatgate", "check", *question)
-    seconds(*check)  # writes the byte code
-    # In turns: what else runs on the machine slows both.
-    turns = [(seconds(*check), seconds("-c", "pass")) for _ in range(15)]
-    check_s, start_s = (statistics.median(times) for times in zip(*turns, strict=True))
-    assert check_s < 10 * start_s
