@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -89,24 +90,22 @@ def write_workloads(folder: Path, python: str) -> Mapping[str, Sequence[str]]:
 def run_suites(folder: Path, suites: Sequence[str]) -> Iterator[tuple[str, float, float]]:
     """Run each suite twice; yield the expected and the real seconds of the second run."""
 
+    environment = {**os.environ, "COMPATGATE_WORKLOADS": str(folder / "workloads")}
+
     def call(*words: str) -> Any:
-        command = [
-            sys.executable,
-            "-m",
-            "compatgate",
-            *words,
-            "--database",
-            str(folder / "gate.db"),
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        command = [sys.executable, "-m", "compatgate", *words, "--database", f"{folder}/gate.db"]
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, check=True, env=environment
+        )
         return json.loads(done.stdout) if "json" in words else None
 
-    places = ("--workloads", str(folder / "workloads"))
+    work = ("worker", "--hosts", str(folder / "hosts.toml"), "--once", "--log-level", "error")
+    call(*work)  # makes the host known
     for suite in (*suites, *suites):
         (queued,) = call(
             "canary", "run", "--suite", suite, "--host", "here", "--detach", "--format", "json"
         )
-        call("worker", "--hosts", str(folder / "hosts.toml"), "--once", *places)
+        call(*work)
         run = call("canary", "show", queued["id"], "--format", "json")
         begin, end = (datetime.fromisoformat(run[what]) for what in ("started_at", "finished_at"))
         if queued["left_s"] is not None:
