@@ -84,8 +84,8 @@ class GpuPackage(Struct, frozen=True, dict=True):
     @property
     def is_judged_by_driver(self) -> bool:
         """Tell whether its maker states the driver that it needs, for all the code that it runs."""
-        names = [text.partition(">")[0].strip() for text in self.requires]
-        return self.compiled not in (None, "install") and "driver" in names
+        stated = self.needs.on({"driver": None}.keys())
+        return self.compiled not in (None, "install") and bool(stated)
 
     def scripted_code(self, cuda: Pair) -> tuple[Arch, ...]:
         """Return the code that build scripts list for a toolkit, of what its installer compiles."""
