@@ -92,6 +92,7 @@ PACKAGE_ALIASES: dict[str, str] = {
     "nim": "nim-llm",
     "nvidia-nim": "nim-llm",
     "maniskill": "mani-skill",
+    "nv-codec-headers": "video-codec-sdk",
 }
 """Other names that mean a package or a program."""
 
