@@ -67,9 +67,10 @@ def test_an_image_that_is_not_there_ends_the_run_after_a_grace(
     job: Make,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(status, "PULL_GRACE_S", 0.5)
+    monkeypatch.setattr(status, "PULL_GRACE_S", 3)
     cluster.on_job = script(
         waits("ErrImagePull", "rpc error: code = NotFound desc = registry.example/app: not found"),
+        lambda cluster, pod: time.sleep(1),  # a slow machine reads it, too
         waits("ImagePullBackOff", 'Back-off pulling image "registry.example/app"'),
     )
     with pytest.raises(NotFound, match=r"cannot pull the image: ErrImagePull.*not found") as caught:
