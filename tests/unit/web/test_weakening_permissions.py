@@ -1,20 +1,25 @@
 """Every credential against every way to weaken a target.
 
 Credentials are the scopes, each with and without a limit to targets. Ways are the changes of each
-field that weakens a target, targets whose match overlaps its own, and node reports. What must hold
-is computed: only ``bless``, within the limit, weakens ``prod``, and no other target takes its pods.
+field that weakens a target, targets whose match overlaps its own, node reports, deliveries of far
+gates, and older bundles. What must hold is computed: only ``bless``, within the limit, weakens
+``prod``, and no other target takes its pods.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import product
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 import pytest
+from attest_keys import signer_of
 from flask.testing import FlaskClient
 from msgspec import UNSET, to_builtins
 from msgspec.structs import replace
@@ -23,15 +28,23 @@ from target_fields import BASE, put, weakening_pairs
 
 from compatgate.documents.convert import to_target
 from compatgate.documents.specs import MatchSpec, PolicySpec, TargetDoc, TargetSpec
+from compatgate.errors import Unavailable
 from compatgate.kit import clock
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.principal import SCOPES, Authorship
 from compatgate.service.app import Rooms
+from compatgate.service.audit.attestations.service import SigningOptions
 from compatgate.service.cluster.admission.landing import KnownNodes
 from compatgate.service.cluster.admission.matching import match_targets, terms_of
 from compatgate.service.cluster.admission.node_index import KnownNode, NodeIndex
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
+from compatgate.service.gate.far.bundles import (
+    BundleRefused,
+    apply_bundle,
+    read_trusted,
+    sign_bundle,
+)
 from compatgate.service.gate.far.log import make_requests
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.matrix.documents import revisions
@@ -47,6 +60,7 @@ PRODUCT, A100, L4 = "nvidia.com/gpu.product", "NVIDIA-A100-SXM4-80GB", "NVIDIA-L
 OS = "kubernetes.io/os"
 PROD = put(BASE, "spec.match", MatchSpec(("ml-*",), {PRODUCT: A100}))
 STACK = "cuda=12.4,arch=sm_90"  # no code for an A100
+SIGNER, OTHER = signer_of("p256"), signer_of("p256")
 
 
 class Credential(NamedTuple):
@@ -117,7 +131,8 @@ def world(rooms: Rooms) -> World:
         token = rooms.tokens.create(name, [scope], by="t", targets=limit)
         made.append(Credential(name, scope, limit, {"Authorization": f"Bearer {token.secret}"}))
     nobody = Credential("anonymous", "", None, {})
-    client = create_app(rooms, Settings(anonymous=frozenset())).test_client()
+    signing = SigningOptions(lambda: SIGNER, (SIGNER.public_key,))
+    client = create_app(rooms, Settings(anonymous=frozenset(), signing=signing)).test_client()
     return World(rooms, client, (*made, nobody))
 
 
@@ -394,3 +409,55 @@ def test_no_delivery_plants_a_verdict_or_renews_one(world: World) -> None:
             assert answer.status_code in refused, (who.name, answer.text)
             assert shown() == before, (who.name, batch)
     assert world.rooms.chain.verify(full=True).ok
+
+
+def replays(content: bytes, newer: dict[str, Any]) -> Iterator[tuple[str, bytes]]:
+    """Yield a bundle as it was served, and with each field of a newer one that dates it."""
+    yield "as served", content
+    sealed = json.loads(content)
+    served = json.loads(base64.b64decode(sealed["payload"]))
+    dating = ("revision", "evidence_number", "discards", "issue", "issued_at", "valid_until")
+    for field, value in ((name, newer[name]) for name in dating):
+        later = value + 9 if isinstance(value, int) else value.replace("20", "21", 1)
+        payload = json.dumps({**served, field: later}).encode()
+        digest = hashlib.sha256(payload).hexdigest()
+        changed = {**sealed, "payload": base64.b64encode(payload).decode(), "sha256": digest}
+        yield f"{field} signed for another", json.dumps(changed).encode()
+        yield f"{field} unsigned", json.dumps({**changed, "signatures": []}).encode()
+        yield f"{field} signed by another", sign_bundle(json.dumps(changed).encode(), OTHER)
+
+
+def test_no_bundle_takes_a_far_gate_back(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who reads a bundle may replay it: a far gate has what came later, or an empty folder."""
+
+    def served(who: Credential) -> bytes | None:
+        answer = world.client.get(f"{API_PREFIX}/bundle", headers=who.headers)
+        may = who.scope in ("read", "admin") and who.limit is None
+        assert answer.status_code == (200 if may else 403 if who.scope else 401), who
+        return answer.data if may else None
+
+    keys = [SIGNER.public_key]
+    world.store(put(PROD, "spec.policy", AUDIT))
+    weak = [content for who in world.credentials if (content := served(who))]
+    world.store(PROD)
+    strict = next(filter(None, map(served, world.credentials)))
+    newer = json.loads(base64.b64decode(json.loads(strict)["payload"]))
+    present = read_trusted(strict, "the present one", keys)
+    real = clock.now
+    assert len(weak) == 2
+    for content, (hours, known) in product(weak, product((0, 23, 25), (present, None))):
+        monkeypatch.setattr(clock, "now", lambda late=hours: real() + timedelta(hours=late))
+        for way, replayed in replays(content, newer):
+            path = tmp_path / "bundle.json"
+            path.unlink(missing_ok=True)
+            if known:
+                path.write_bytes(strict)
+            try:
+                trusted = read_trusted(replayed, "the replayed one", keys)
+                apply_bundle(path, known, trusted, allow_older=False)
+            except (BundleRefused, Unavailable):
+                assert (path.read_bytes() if path.exists() else None) == (known and strict)
+            else:  # within its validity, to a gate that never had a newer one
+                assert (way, known, hours < 24) == ("as served", None, True)
