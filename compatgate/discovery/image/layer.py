@@ -88,12 +88,11 @@ def open_layer(
     # containerd goes by the type here, Docker by the content
     plain = layer.descriptor.media_type.endswith(".tar")
     with registry.blob(layer.descriptor) as blob:
-        content = decompress(blob, budget, plain=plain)
         verifies = layer.diff_id and not (plain and layer.diff_id == layer.descriptor.digest)
-        if verifies:
-            content = verify_content(content, layer.diff_id)
-        with read_ahead(content) as pieces:
-            yield blob, ByteFeed(pieces)
+        with read_ahead(decompress(blob, budget, plain=plain)) as pieces:
+            # Here, not ahead: it hashes more than is fetched, while the next piece is prepared.
+            content = verify_content(pieces, layer.diff_id) if verifies else pieces
+            yield blob, ByteFeed(content)
 
 
 def verify_content(pieces: Iterable[bytes], diff_id: str) -> Iterator[bytes]:
