@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from compatgate.discovery.probe import Probe
 
 
+_POOL_EXAMPLE = "driver=535.104.05,gpu=A100-SXM4-80GB"
+
+
 class Question(Struct, frozen=True):
     """One stack on a target, or on pools: requests to the gate that differ only in their pool."""
 
@@ -206,9 +209,7 @@ def read_pool(text: str) -> dict[str, Any]:
     """Read ``driver=535.104.05,gpu=A100-SXM4-80GB,os=linux`` into request form."""
     pool = _parse_field("pool", text)
     if not pool:
-        raise BadInput(
-            "is empty", field="pool", hint="for example driver=535.104.05,gpu=A100-SXM4-80GB"
-        )
+        raise BadInput("is empty", field="pool", hint=f"for example {_POOL_EXAMPLE}")
     if isinstance(pool.get("count"), str) and pool["count"].isdecimal():
         pool["count"] = int(pool["count"])
     node: dict[str, Any] = {}
@@ -226,11 +227,10 @@ def read_pool(text: str) -> dict[str, Any]:
 
 
 def _parse_field(field: str, text: str) -> dict[str, Any]:
+    example = {"example": _POOL_EXAMPLE} if field == "pool" else {}
     try:
-        return parse_stack_text(text)
+        return parse_stack_text(text, **example)
     except BadInput as error:
-        if field == "pool":
-            error.hint = "for example driver=535.104.05,gpu=A100-SXM4-80GB"
         raise error.at(field) from None
 
 

@@ -263,9 +263,11 @@ _OF_PARTS = ("wheels", "measured", "unmeasured", "content", "alternatives")
 
 _RANGE = re.compile(r"([\w.-]+)\s*[<>!~]")
 """The beginning of a range, which package managers accept and a stack does not: ``torch>=2.8``."""
+_SPACED = re.compile(r"[^\s=]+\s+([A-Za-z][\w.-]*)=")
+"""A value that ends with the name of another part: ``2.8.0 cuda=12.8``."""
 
 
-def parse_stack_text(text: str) -> dict[str, Any]:
+def parse_stack_text(text: str, example: str = "cuda=12.4,arch=sm_80+sm_90") -> dict[str, Any]:
     """Read ``cuda=12.4,cudnn=9.1.0,arch=sm_80+compute_90`` into the JSON form."""
     body: dict[str, Any] = {}
     for item in filter(None, (part.strip() for part in text.split(","))):
@@ -275,8 +277,11 @@ def parse_stack_text(text: str) -> dict[str, Any]:
             what, hint = f"{item!r} is a range of versions", f"state one, like {range_of[1]}=2.8.0"
             raise BadInput(what, field=range_of[1], value=item, hint=hint)
         if not equals or not key or not value:
-            hint = "for example cuda=12.4,arch=sm_80+sm_90"
+            hint = f"for example {example}"
             raise BadInput(f"{item!r} is not name=version", value=item, hint=hint)
+        if spaced := _SPACED.match(value):
+            hint = f"separate parts by commas: {','.join(item.split())}"
+            raise BadInput(f"{value!r} has no comma before {spaced[1]}", field=key, hint=hint)
         _refuse_repetition(body, key, key)
         body[key] = value
     return body

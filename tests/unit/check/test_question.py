@@ -115,6 +115,8 @@ def test_a_property_of_the_pool_cannot_be_removed(text: str) -> None:
         ({"pool": [""]}, "is empty"),
         ({"pool": ["L4"]}, "is not name=version"),
         ({"pool": ["gpu=L4"], "stack": ["cuda"]}, "is not name=version"),
+        ({"pool": ["gpu=L4 driver=535.54.03"]}, "has no comma before driver"),
+        ({"pool": ["gpu=L4"], "stack": ["cuda=12.4 torch=2.4.1"]}, "has no comma before torch"),
         ({"pool": ["gpu=L4"], "set": ["cuda=1,cuda=2"]}, "stated twice"),
     ],
 )

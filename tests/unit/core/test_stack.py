@@ -182,6 +182,7 @@ def test_a_decimal_number_is_refused_because_it_would_lose_digits():
         ("cuda=12.4,", {"cuda": "12.4"}),
         ("arch=sm_80+compute_80", {"arch": "sm_80+compute_80"}),
         ("require=cuda>=12.4", {"require": "cuda>=12.4"}),
+        ("require=cuda>=12.4 brand=tesla", {"require": "cuda>=12.4 brand=tesla"}),
     ],
 )
 def test_the_text_form_is_read_into_the_json_form(text, body):
