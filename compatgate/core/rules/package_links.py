@@ -339,8 +339,10 @@ def _is_beside_other_torch(context: RuleContext, package: GpuPackage) -> bool:
     if not (package.assumed and found and found.release and found.build):
         return False
     label = found.version.local
-    wheels = [wheels for one in package.statements for wheels in one.wheels]
-    if package.version.local or (label and not any(label in one.labels for one in wheels)):
+    own = next((one.release for one in context.built if one.name == package.name), None)
+    labels = {build.label for build in own.builds} if own else set()
+    labels.update(*(wheels.labels for one in package.statements for wheels in one.wheels))
+    if package.version.local or (label and label not in labels):
         return False
     usual = default_build(found.release)
     return bool(usual and package.needs.on({"torch": None}.keys())) and usual != found.build
