@@ -17,6 +17,7 @@ from compatgate.web.metric_table import GATE, WORKER
 
 ROOT = Path(__file__).parents[3]
 MONITORING = ROOT / "deploy" / "monitoring"
+RULE_TESTS = ("alerts_test.yaml", "alerts_slow_test.yaml")
 RUNBOOK = ROOT / "docs" / "how-to" / "runbook.md"
 LABELS = {name: spec.labels for spec in (*GATE, *WORKER) for name in spec.exported}
 ADDED = {"job", "instance"}
@@ -73,7 +74,7 @@ def promtool() -> Callable[..., None]:
 
 def test_promtool_accepts_the_rules_and_their_tests(promtool: Callable[..., None]) -> None:
     promtool("check", "rules", "alerts.yaml")
-    promtool("test", "rules", "alerts_test.yaml")
+    promtool("test", "rules", *RULE_TESTS)
 
 
 def test_promtool_accepts_the_scrape_configuration(promtool: Callable[..., None]) -> None:
@@ -110,10 +111,10 @@ def test_every_metric_and_label_exists(expression: str) -> None:
 
 
 def test_each_alert_is_tested_both_ways() -> None:
-    tested = read_table(MONITORING / "alerts_test.yaml")["tests"]
     cases = [
         (case["alertname"], bool(case["exp_alerts"]))
-        for one in tested
+        for name in RULE_TESTS
+        for one in read_table(MONITORING / name)["tests"]
         for case in one["alert_rule_test"]
     ]
     names = [alert["alert"] for alert in alerts()]
