@@ -279,10 +279,10 @@ def fill_runs(rooms: Rooms, folder: Path) -> None:
             with days_ago(day):
                 runs.ran_hello()
         runs.submit(priority=5)
-    for day in (0.15, 0.12, 0.1, 0.08, 0.05):  # a run that other work slowed is not learned from
+    for minutes in range(200, 20, -10):  # a run that other work slowed is not learned from
         if all(row.learnt_from >= 3 for row in rooms.baselines.list(state="proposed").items):
             break
-        with days_ago(day):
+        with days_ago(minutes / 1440):
             runs.ran_hello()
     runs.declare_hosts()
 
