@@ -120,6 +120,7 @@ PACKAGE_ALIASES: dict[str, str] = {
     "real-esrgan-ncnn-vulkan": "realesrgan-ncnn-vulkan",
     "nim": "nim-llm",
     "nvidia-nim": "nim-llm",
+    "cosmos-nim": "nim-cosmos",
     "maniskill": "mani-skill",
     "nv-codec-headers": "video-codec-sdk",
     "llama-factory": "llamafactory",
