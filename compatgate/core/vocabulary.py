@@ -60,11 +60,17 @@ ALIASES: dict[str, str] = {
 """Other names that mean a component."""
 
 PACKAGE_ALIASES: dict[str, str] = {
+    "cntk-gpu": "cntk",
+    "cognitive-toolkit": "cntk",
+    "nv-caffe": "nvcaffe",
+    "nvidia-caffe": "nvcaffe",
+    "opendronemap": "odm",
     "handbrakecli": "handbrake",
     "handbrake-cli": "handbrake",
     "obs": "obs-studio",
     "nvencc64": "nvencc",
     "rigaya-nvenc": "nvencc",
+    "libgpuarray": "pygpu",
     "immich": "immich-machine-learning",
     "isaacsim": "isaac-sim",
     "isaaclab": "isaac-lab",
@@ -77,6 +83,9 @@ PACKAGE_ALIASES: dict[str, str] = {
     "local-ai": "localai",
     "tao-toolkit": "nvidia-tao",
     "aphrodite": "aphrodite-engine",
+    "ont-bonito": "bonito",
+    "rtorch": "r-torch",
+    "torch-r": "r-torch",
     "oobabooga": "text-generation-webui",
     "textgen-webui": "text-generation-webui",
     "forge": "stable-diffusion-webui-forge",
@@ -86,12 +95,15 @@ PACKAGE_ALIASES: dict[str, str] = {
     "sd-next": "sdnext",
     "faster-whisper-server": "speaches",
     "infinity": "infinity-emb",
+    "vsmlrt": "vs-mlrt",
     "carla-simulator": "carla",
     "kohya": "kohya-ss",
     "real-esrgan-ncnn-vulkan": "realesrgan-ncnn-vulkan",
     "nim": "nim-llm",
     "nvidia-nim": "nim-llm",
     "maniskill": "mani-skill",
+    "cutorch": "torch7",
+    "lua-torch": "torch7",
     "nv-codec-headers": "video-codec-sdk",
 }
 """Other names that mean a package or a program."""
