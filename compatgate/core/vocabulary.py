@@ -65,6 +65,8 @@ PACKAGE_ALIASES: dict[str, str] = {
     "nv-caffe": "nvcaffe",
     "nvidia-caffe": "nvcaffe",
     "opendronemap": "odm",
+    "qe-gpu": "quantum-espresso",
+    "mitsuba3": "mitsuba",
     "handbrakecli": "handbrake",
     "handbrake-cli": "handbrake",
     "obs": "obs-studio",
