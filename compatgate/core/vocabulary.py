@@ -106,6 +106,7 @@ PACKAGE_ALIASES: dict[str, str] = {
     "maniskill": "mani-skill",
     "cutorch": "torch7",
     "lua-torch": "torch7",
+    "xmr-stak-nvidia": "xmr-stak",
     "nv-codec-headers": "video-codec-sdk",
 }
 """Other names that mean a package or a program."""
