@@ -67,6 +67,7 @@ PACKAGE_ALIASES: dict[str, str] = {
     "opendronemap": "odm",
     "qe-gpu": "quantum-espresso",
     "mitsuba3": "mitsuba",
+    "libva-nvidia-driver": "nvidia-vaapi-driver",
     "handbrakecli": "handbrake",
     "handbrake-cli": "handbrake",
     "obs": "obs-studio",
