@@ -62,6 +62,7 @@ ALIASES: dict[str, str] = {
 PACKAGE_ALIASES: dict[str, str] = {
     "cntk-gpu": "cntk",
     "cognitive-toolkit": "cntk",
+    "holoscan-sdk": "holoscan",
     "nv-caffe": "nvcaffe",
     "nvidia-caffe": "nvcaffe",
     "opendronemap": "odm",
