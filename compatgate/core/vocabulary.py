@@ -63,6 +63,7 @@ PACKAGE_ALIASES: dict[str, str] = {
     "cntk-gpu": "cntk",
     "cognitive-toolkit": "cntk",
     "holoscan-sdk": "holoscan",
+    "arnold-gpu": "arnold",
     "nv-caffe": "nvcaffe",
     "nvidia-caffe": "nvcaffe",
     "opendronemap": "odm",
