@@ -64,7 +64,7 @@ def _report_unmet(package: GpuPackage, requirement: Requirement) -> Problem:
     adding = (  # the statement that adds the requirement, if one does
         statement.source
         for statement in package.statements
-        if any(one.replace(" ", "") == f"{name}{spec}" for one in statement.requires)
+        if any(_without_marker(one) == f"{name}{spec}" for one in statement.requires)
     )
     return Problem(
         "fail",
@@ -76,6 +76,10 @@ def _report_unmet(package: GpuPackage, requirement: Requirement) -> Problem:
         source=next(adding, None) or source_of(package),
         candidates=requirement.candidates,
     )
+
+
+def _without_marker(requirement: str) -> str:
+    return requirement.partition(";")[0].replace(" ", "")
 
 
 def check_torch(context: RuleContext) -> RuleAnswer:

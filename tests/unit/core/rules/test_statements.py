@@ -456,3 +456,10 @@ def test_a_driver_older_than_a_program_states_is_denied(ask_with, driver, outcom
     unmet = found(verdict, "CG412")
     assert [f.outcome for f in unmet] == outcome
     assert all("requires driver >=550, the pool has 545.23.08" in f.message for f in unmet)
+
+
+def test_a_driver_that_is_only_derived_is_never_denied(ask_with):
+    texts = ('driver>=550; sys_platform != "win32"', 'driver>=551; sys_platform == "win32"')
+    least = statement(compiled=None, requires=texts, confidence="derived")
+    verdict = ask_with("driver=545.23.08,gpu=H100-SXM5-80GB", "fast=1.5", program(), least)
+    assert [f.outcome for f in found(verdict, "CG412")] == ["unknown"]
