@@ -441,7 +441,7 @@ def month_of_image(version: Version, containers: Containers) -> str:
     if not version.local:
         return ""
     found = _OF_IMAGE.search(version.local)
-    return f"{found[1]}.{int(found[2]):02}" if found else containers.months.get(version.text, "")
+    return f"{found[1]}.{int(found[2]):02}" if found else containers.month_of_commit(version.text)
 
 
 _OF_IMAGE = re.compile(r"(?:^|\.)nv(\d\d)\.(\d{1,2})$")

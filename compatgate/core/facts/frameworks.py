@@ -317,15 +317,26 @@ class Container(Struct, frozen=True):
     pytorch: str | None = None  # its torch, ``2.1.0a0+29c30b1``
 
 
+_SHORT = len("2.1.0a0+29c30b1")
+"""Digits of a torch in NVIDIA's images that name its commit."""
+
+
 class Containers(Struct, frozen=True, dict=True):
     """Table ``ngc_containers``."""
 
     containers: tuple[Container, ...]
 
     @lazy_property
-    def months(self) -> dict[str, str]:
-        """Return the month of each torch whose label is a commit alone, ``2.1.0a0+29c30b1``."""
-        return {one.pytorch: one.release for one in self.containers if one.pytorch and one.cuda}
+    def _months(self) -> dict[str, str]:
+        known = (one for one in self.containers if one.pytorch and self.cuda_of(one.release))
+        return {one.pytorch[:_SHORT]: one.release for one in known if one.pytorch}
+
+    def month_of_commit(self, torch: str) -> str:
+        """Return the month of a torch whose label is a commit alone, ``2.1.0a0+29c30b1``.
+
+        Commits are shortened to seven digits or more.
+        """
+        return self._months.get(torch[:_SHORT], "")
 
     def find(self, month: str) -> Container | None:
         """Return an image of a month whose CUDA is known: the images of a month share it.
