@@ -247,7 +247,7 @@ def find_framework(
         made = (b for b in builds if b.channel == channel and b.cuda == version.cuda)
         return FrameworkMatch(name, version, table, None, next(made, None), False)
     own_build = bool(version.local) and (version.cuda is None or is_jetson(version))
-    prerelease = version.key[1] == 0
+    prerelease = version.key[1] == 0 and find_release(table, version) is None
     if without_cuda or own_build or prerelease:
         like = None if without_cuda or own_build else _find_nearest(name, version, cuda, table)
         return FrameworkMatch(name, version, table, None, None, False, without_cuda, like)
@@ -623,8 +623,11 @@ def find_release(table: Framework, version: Version) -> Release | None:
     """Return the release of this version; a fourth part is a build of the same release.
 
     A release without a row is inferred from its minor release where the table names a source that
-    this has the same builds, and so is a version of two numbers (``tensorrt=8.5``).
+    this has the same builds, and so is a version of two numbers (``tensorrt=8.5``). A candidate
+    that is known to be built as its release is has the release's row.
     """
+    if version.whole.partition("+")[0] in table.candidates:
+        version = make_version(format_parts(version.parts), version.parts)
     exact = table.by_version.get(version)
     if exact:
         return exact

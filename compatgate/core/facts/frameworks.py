@@ -193,6 +193,8 @@ class Framework(Struct, frozen=True, dict=True):
     """Source that a release refuses GPUs that came after the toolkit of its build."""
     unlisted_patches: Source | None = None
     """Source that a release without a row has the builds of its minor release."""
+    candidates: frozenset[str] = frozenset()
+    """Alphas, betas and candidates known to be built as the release that they lead to is."""
     run_time: tuple[RunTimeCode, ...] = ()
     """Code that its releases compile with the stack's toolkit when they run."""
     complete: tuple[ListedBuilds, ...] = ()  # releases of which all published builds are listed
