@@ -159,6 +159,12 @@ class ListedBuilds(Struct, frozen=True):
     source: Source  # what says which builds there are
 
 
+class NewerGpus(ListedBuilds, frozen=True):
+    """Releases that were seen to run on GPUs newer than the libraries that they ask for."""
+
+    last_capability: Pair
+
+
 class AbsentWheels(Struct, frozen=True):
     """Releases of which the package index has no wheel for a processor or a system."""
 
@@ -198,6 +204,7 @@ class Framework(Struct, frozen=True, dict=True):
     run_time: tuple[RunTimeCode, ...] = ()
     """Code that its releases compile with the stack's toolkit when they run."""
     complete: tuple[ListedBuilds, ...] = ()  # releases of which all published builds are listed
+    on_newer_gpus: tuple[NewerGpus, ...] = ()
     open_builds: tuple[ListedBuilds, ...] = ()
     """Releases that were published for more CUDAs than those that are listed."""
     absent_wheels: tuple[AbsentWheels, ...] = ()
@@ -216,6 +223,14 @@ class Framework(Struct, frozen=True, dict=True):
         """Return what says that all builds of a release are listed; None where nothing does."""
         for one in self.complete:
             if parse_constraint(self.name, one.versions).allows(version):
+                return one.source
+        return None
+
+    def source_on_newer_gpus(self, version: Version, device: Pair) -> Source | None:
+        """Return who saw a release run on GPUs newer than its libraries; None where nobody did."""
+        for one in self.on_newer_gpus:
+            covered = device <= one.last_capability
+            if covered and parse_constraint(self.name, one.versions).allows(version):
                 return one.source
         return None
 
