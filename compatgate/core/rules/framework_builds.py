@@ -589,8 +589,8 @@ def _judge_like_measured(
     if not near:
         return None
     names = " and ".join(package.version.text for package in near)
-    message = f"{build.kind} of {found.title} is assumed to be like {names}, which were measured and "
-    message += "run here"
+    message = f"{build.kind} of {found.title} is assumed to be like {names}, which were measured "
+    message += "and run here"
     return _make_problem(found, "warn", message, source=build.source)
 
 

@@ -346,8 +346,8 @@ def _older_code_runs(context: RuleContext, toolkit: ToolkitArch, first: Pair) ->
     """Tell whether code that this toolkit can make runs on the GPU, and is all that is needed.
 
     Where the workload's code is not known, it can be machine code for an older GPU of the same
-    major, which CG405 and CG411 judge; PTX counts only where it is known to be there, by the measured
-    wheel of a package that runs without a framework, or by a build script.
+    major, which CG405 and CG411 judge; PTX counts only where it is known to be there, by the
+    measured wheel of a package that runs without a framework, or by a build script.
     """
     if any(found.needs_toolkit_from(first) for found in context.frameworks):
         return False
