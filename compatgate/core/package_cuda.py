@@ -123,7 +123,7 @@ def _cudas_of(stack: Stack, facts: Facts, pool: Pool) -> Iterator[tuple[CudaBuil
     finder = package_finder(facts, os, pool.cpu, stack.get("python"))
     for package in finder.all_of(stack).packages:
         like = package.near[-1] if package.near else package  # an older one may need less
-        if solved := _newest_supported(package, pool, facts):
+        if solved := _newest_supported(package, like, pool, facts):
             yield solved, package.title
         elif labelled := cuda_of_label(package):
             yield labelled, package.title
@@ -131,18 +131,20 @@ def _cudas_of(stack: Stack, facts: Facts, pool: Pool) -> Iterator[tuple[CudaBuil
             yield cuda, like.title
 
 
-def _newest_supported(package: GpuPackage, pool: Pool, facts: Facts) -> CudaBuild | None:
+def _newest_supported(
+    package: GpuPackage, like: GpuPackage, pool: Pool, facts: Facts
+) -> CudaBuild | None:
     """Return the CUDA of the build that conda's solver takes: the newest that the driver supports.
 
     It is the oldest one where the driver is older than all. A package that has a library for each
     CUDA takes that of the torch beside it, which its user chooses for the GPU.
     """
     built = next((one.toolkits for one in package.statements if one.toolkits), ())
-    if not built and pool.gpu and package.named_cudas:
+    if not built and pool.gpu and like.named_cudas:
         from compatgate.core.packages import cuda_of_name, library_run_mode
 
         device = pool.gpu.capability
-        run = (one for one in package.libraries if library_run_mode(one, device, facts.arch))
+        run = (one for one in like.libraries if library_run_mode(one, device, facts.arch))
         built = tuple(sorted({pair for one in run if (pair := cuda_of_name(one.path))}))
     if not built or package.version.cuda:
         return None

@@ -277,6 +277,8 @@ class PackageFinder:
             released = released_record(name, version, named_label, sure, platform)
             why = f"the wheel is assumed to be its project's {version.public}+{label}"
             fitting = (released, why if label else AS_BUILT) if released else None
+        if fitting is None and not (wheel or stated or label):
+            fitting = self._find_of_series(name, version, recorded)
         near = (
             ()
             if fitting or wheel or stated or label
@@ -300,6 +302,20 @@ class PackageFinder:
             variant=facts.packages.variant_of(recorded),
             near=near,
         )
+
+    def _find_of_series(
+        self, name: str, version: Version, recorded: str
+    ) -> tuple[Record, str] | None:
+        """Return the newest measured release of a series, as ``ctranslate2=4.2`` names one."""
+        if len(version.parts) != 2 or version.whole or version.local:
+            return None
+        records, platform = self._facts.records(recorded), self._platform
+        releases = {parse_version(name, one.version) for one in records}
+        of_series = [one for one in releases if one.at(2) == version.parts and one.key[1] != 0]
+        for release in sorted(of_series, key=lambda one: one.key, reverse=True):
+            if len(release.parts) > 2 and (found := find_record(records, release, None, platform)):
+                return found[0], f"the release is assumed to be {release}"
+        return None
 
     def _find_near(
         self, name: str, version: Version, recorded: str, said: tuple[Statement, ...]

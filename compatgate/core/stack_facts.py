@@ -247,7 +247,7 @@ def find_framework(
         made = (b for b in builds if b.channel == channel and b.cuda == version.cuda)
         return FrameworkMatch(name, version, table, None, next(made, None), False)
     own_build = bool(version.local) and (version.cuda is None or is_jetson(version))
-    prerelease = version.key[1] == 0
+    prerelease = version.key[1] == 0 and find_release(table, version) is None
     if without_cuda or own_build or prerelease:
         like = None if without_cuda or own_build else _find_nearest(name, version, cuda, table)
         return FrameworkMatch(name, version, table, None, None, False, without_cuda, like)
@@ -441,7 +441,7 @@ def month_of_image(version: Version, containers: Containers) -> str:
     if not version.local:
         return ""
     found = _OF_IMAGE.search(version.local)
-    return f"{found[1]}.{int(found[2]):02}" if found else containers.months.get(version.text, "")
+    return f"{found[1]}.{int(found[2]):02}" if found else containers.month_of_commit(version.text)
 
 
 _OF_IMAGE = re.compile(r"(?:^|\.)nv(\d\d)\.(\d{1,2})$")
@@ -623,8 +623,11 @@ def find_release(table: Framework, version: Version) -> Release | None:
     """Return the release of this version; a fourth part is a build of the same release.
 
     A release without a row is inferred from its minor release where the table names a source that
-    this has the same builds, and so is a version of two numbers (``tensorrt=8.5``).
+    this has the same builds, and so is a version of two numbers (``tensorrt=8.5``). A candidate
+    that is known to be built as its release is has the release's row.
     """
+    if version.whole.partition("+")[0] in table.candidates:
+        version = make_version(format_parts(version.parts), version.parts)
     exact = table.by_version.get(version)
     if exact:
         return exact

@@ -108,7 +108,7 @@ class TestTensorFlow:
     def test_one_cuda_build_a_release_and_none_for_cuda_13(self, facts: Facts) -> None:
         for found in releases(facts, "tensorflow"):
             assert len(found.builds) == 1
-            assert found.builds[0].cuda_major in (8, 9, 10, 11, 12)
+            assert found.builds[0].cuda_major in (7, 8, 9, 10, 11, 12)
             if found.version.parts >= (2, 10):
                 assert found.builds[0].accepts == f"{found.builds[0].cuda_major}.*"
 

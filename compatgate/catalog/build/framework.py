@@ -45,6 +45,7 @@ def _framework(document: Record) -> Record:
         "complete": document.get("complete_builds"),
         "refuses_newer_gpus": _stated_source(document.get("refuses_newer_gpus", {})),
         "unlisted_patches": _stated_source(document.get("unlisted_patches", {})),
+        "candidates": [t for one in document.get("candidates", ()) for t in one["versions"]],
         "new_abi": document.get("cxx11_abi", {}).get("new"),
     }
 

@@ -159,6 +159,12 @@ class ListedBuilds(Struct, frozen=True):
     source: Source  # what says which builds there are
 
 
+class NewerGpus(ListedBuilds, frozen=True):
+    """Releases that were seen to run on GPUs newer than the libraries that they ask for."""
+
+    last_capability: Pair
+
+
 class AbsentWheels(Struct, frozen=True):
     """Releases of which the package index has no wheel for a processor or a system."""
 
@@ -193,9 +199,12 @@ class Framework(Struct, frozen=True, dict=True):
     """Source that a release refuses GPUs that came after the toolkit of its build."""
     unlisted_patches: Source | None = None
     """Source that a release without a row has the builds of its minor release."""
+    candidates: frozenset[str] = frozenset()
+    """Alphas, betas and candidates known to be built as the release that they lead to is."""
     run_time: tuple[RunTimeCode, ...] = ()
     """Code that its releases compile with the stack's toolkit when they run."""
     complete: tuple[ListedBuilds, ...] = ()  # releases of which all published builds are listed
+    on_newer_gpus: tuple[NewerGpus, ...] = ()
     open_builds: tuple[ListedBuilds, ...] = ()
     """Releases that were published for more CUDAs than those that are listed."""
     absent_wheels: tuple[AbsentWheels, ...] = ()
@@ -214,6 +223,14 @@ class Framework(Struct, frozen=True, dict=True):
         """Return what says that all builds of a release are listed; None where nothing does."""
         for one in self.complete:
             if parse_constraint(self.name, one.versions).allows(version):
+                return one.source
+        return None
+
+    def source_on_newer_gpus(self, version: Version, device: Pair) -> Source | None:
+        """Return who saw a release run on GPUs newer than its libraries; None where nobody did."""
+        for one in self.on_newer_gpus:
+            covered = device <= one.last_capability
+            if covered and parse_constraint(self.name, one.versions).allows(version):
                 return one.source
         return None
 
@@ -317,15 +334,26 @@ class Container(Struct, frozen=True):
     pytorch: str | None = None  # its torch, ``2.1.0a0+29c30b1``
 
 
+_SHORT = len("2.1.0a0+29c30b1")
+"""Digits of a torch in NVIDIA's images that name its commit."""
+
+
 class Containers(Struct, frozen=True, dict=True):
     """Table ``ngc_containers``."""
 
     containers: tuple[Container, ...]
 
     @lazy_property
-    def months(self) -> dict[str, str]:
-        """Return the month of each torch whose label is a commit alone, ``2.1.0a0+29c30b1``."""
-        return {one.pytorch: one.release for one in self.containers if one.pytorch and one.cuda}
+    def _months(self) -> dict[str, str]:
+        known = (one for one in self.containers if one.pytorch and self.cuda_of(one.release))
+        return {one.pytorch[:_SHORT]: one.release for one in known if one.pytorch}
+
+    def month_of_commit(self, torch: str) -> str:
+        """Return the month of a torch whose label is a commit alone, ``2.1.0a0+29c30b1``.
+
+        Commits are shortened to seven digits or more.
+        """
+        return self._months.get(torch[:_SHORT], "")
 
     def find(self, month: str) -> Container | None:
         """Return an image of a month whose CUDA is known: the images of a month share it.

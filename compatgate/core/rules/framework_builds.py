@@ -565,7 +565,33 @@ def _check_minimum(
         for plugin in plugins
     ):
         return PASS
+    if near := _judge_like_measured(context, found, build, device):
+        return near
     return _report_unknown_code(context, found, build.kind)
+
+
+def _judge_like_measured(
+    context: RuleContext, found: FrameworkMatch, build: Build, device: Pair
+) -> Answer | None:
+    """Warn where the measured wheels of the releases before and after run on the GPU."""
+    from compatgate.core.package_finder import package_finder
+    from compatgate.core.rules.package_code import check_package
+
+    pool = context.pool
+    finder = package_finder(context.facts, pool.os, pool.cpu, context.stack.get("python"))
+    near = finder.find(found.name, found.version).near
+    for package in near:
+        answer = check_package(context, package, device)
+        if build.cuda_major not in package.cuda_majors or answer == NOT_APPLICABLE:
+            return None
+        if any(one.outcome != "warn" for one in list_problems(answer)):
+            return None
+    if not near:
+        return None
+    names = " and ".join(package.version.text for package in near)
+    message = f"{build.kind} of {found.title} is assumed to be like {names}, which were measured "
+    message += "and run here"
+    return _make_problem(found, "warn", message, source=build.source)
 
 
 def _minimum_covers(

@@ -12,7 +12,7 @@ from itertools import chain
 
 from compatgate.core import changes, gpu_needs
 from compatgate.core.facts.nvidia import CapabilityFact, Gpu, Pair, ToolkitArch
-from compatgate.core.gpu_code import Arch, find_run_mode
+from compatgate.core.gpu_code import Arch, find_run_mode, parse_arch
 from compatgate.core.gpu_needs import find_unmet
 from compatgate.core.needs import Needs
 from compatgate.core.package_cuda import cuda_of_label
@@ -346,8 +346,8 @@ def _older_code_runs(context: RuleContext, toolkit: ToolkitArch, first: Pair) ->
     """Tell whether code that this toolkit can make runs on the GPU, and is all that is needed.
 
     Where the workload's code is not known, it can be machine code for an older GPU of the same
-    major, which CG405 and CG411 judge; PTX counts only where it is known to be there, or a build
-    script of the package makes it.
+    major, which CG405 and CG411 judge; PTX counts only where it is known to be there, by the
+    measured wheel of a package that runs without a framework, or by a build script.
     """
     if any(found.needs_toolkit_from(first) for found in context.frameworks):
         return False
@@ -356,6 +356,9 @@ def _older_code_runs(context: RuleContext, toolkit: ToolkitArch, first: Pair) ->
         codes = tuple(Arch("sass", capability) for capability in toolkit.sass)
         for package in context.packages:
             codes += package.scripted_code(cuda.major_minor) if cuda else ()
+            measured = () if context.frameworks else package.libraries
+            for name in {name for library in measured for name in library.ptx}:
+                codes += parse_arch(name)
     own = [code for code in codes if code.capability in toolkit.sass]
     return device is not None and find_run_mode(own, device, context.facts.arch) is not None
 

@@ -111,7 +111,7 @@ def cudnn_gpu(context: RuleContext) -> Answer:
     9.10.2, with CUDA 12.8 or newer only. From 9.0.0 on, a GPU newer than the listed ones is a
     warning: only some operation graphs work on it (hardware forward compatibility). If the stack
     states no cuDNN, the rule checks the versions that a framework's build contains or requires,
-    and fails if none supports the GPU.
+    and fails if none supports the GPU; it warns for releases that were seen to run all the same.
 
     Example: TensorFlow 2.3 requires cuDNN 7, which supports no GPU of 8.6.
 
@@ -177,6 +177,9 @@ def _check_brought(context: RuleContext, found: FrameworkMatch) -> Answer:
     message = f"{found.title} requires cuDNN {pin.spec}, which does not support {context.gpu_name}"
     source = builds[-1][1].capability_source or builds[-1][1].source
     below = any(one.minimum_capability and device < one.minimum_capability for _, one in builds)
+    if not below and (seen := found.table.source_on_newer_gpus(found.version, device)):
+        message += " itself: the driver compiles its PTX, for minutes at the first start"
+        return Problem("warn", found.name, message, have=f"cuDNN {pin.spec}", source=seen)
     if not below or (found.release and found.release.inferred):
         source = replace(source, confidence="derived")  # its PTX may yet be compiled
     return Problem(

@@ -3,6 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
+from compatgate.core.facts.frameworks import NewerGpus
+from compatgate.core.facts.nvidia import Source
 from compatgate.core.gpu_code import Arch
 
 POOL = "driver=580.65.06,gpu=A100-SXM4-80GB"
@@ -475,6 +477,17 @@ def test_nothing_is_assumed_of_a_cuda_that_is_left_open(ask):
 )
 def test_the_cudnn_that_a_framework_asks_for_counts_where_none_is_stated(ask, gpu, stack, outcome):
     assert said(ask(f"driver=580.65.06,gpu={gpu}", stack), "CG302") == outcome
+
+
+@pytest.mark.parametrize(("last", "outcome"), [("12.0", ["warn"]), ("9.0", ["unknown"])])
+def test_a_release_seen_on_newer_gpus_than_its_cudnn_warns(ask, facts, monkeypatch, last, outcome):
+    major, minor = map(int, last.split("."))
+    seen = NewerGpus(">=2.10,<2.11", Source("a thread", None), (major, minor))
+    table = replace(facts.framework("tensorflow"), on_newer_gpus=(seen,))
+    monkeypatch.setitem(facts._frameworks, "tensorflow", table)
+    monkeypatch.setattr(facts, "memory", {})
+    verdict = ask("driver=580.65.06,gpu=GeForce-RTX-5090", "tensorflow=2.10.0,cuda=11.2")
+    assert said(verdict, "CG302") == outcome
 
 
 @pytest.mark.parametrize(

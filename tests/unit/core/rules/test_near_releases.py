@@ -119,6 +119,29 @@ def test_the_driver_must_do_for_the_newer_one(ask_with):
     assert open_package(verdict).outcome == "unknown"
 
 
+def test_two_numbers_name_the_newest_measured_release_of_a_series(ask_with):
+    records = wheel("1.4.1", "sm_90"), wheel("1.4.3", "sm_80"), wheel("1.5.0", "sm_90")
+    verdict = ask_with(H100, f"{CUDA},fast=1.4", *records)
+    found = {f.rule: f for f in verdict.findings}
+    assert found["CG411"].outcome == "fail"
+    assert "the release is assumed to be 1.4.3" in found["CG411"].message
+    assert open_package(ask_with(H100, f"{CUDA},fast=1.4.0", *records)).outcome == "unknown"
+
+
+def test_a_candidate_that_is_built_as_its_release_is_judged_as_it(ask, facts, monkeypatch):
+    table = facts.framework("tensorflow")
+    release = table.releases[-1].version
+    stack = f"tensorflow={release}rc1,cuda=10.0"
+    outcome = {f.rule: f.outcome for f in ask(L4, stack).findings}
+    assert outcome["CG405"] == "unknown"
+    known = replace(table, candidates=frozenset({f"{release}rc1"}))
+    monkeypatch.setitem(facts._frameworks, "tensorflow", known)
+    monkeypatch.setattr(facts, "memory", {})
+    found = {f.rule: f for f in ask(L4, stack).findings}
+    assert "CG405" not in found
+    assert found["CG401"].message.startswith(("no build of tensorflow", "whether there is a build"))
+
+
 @pytest.fixture
 def with_patches(facts, monkeypatch):
     """Let the table of TensorRT say that patch releases have the builds of their minor."""
@@ -182,8 +205,17 @@ def test_a_torch_whose_label_is_the_commit_of_an_image_is_judged_by_its_notes(
     found = {f.rule: f for f in ask(L4, "torch=2.1.0a0+29c30b1").findings}
     assert found["CG405"].outcome == "warn"
     assert "assumed to be that of NVIDIA's image 23.08" in found["CG405"].message
+    longer = {f.rule: f.outcome for f in ask(L4, "torch=2.1.0a0+29c30b1ab2").findings}
+    assert longer["CG405"] == "warn"
     other = {f.rule: f.outcome for f in ask(L4, "torch=2.1.0a0+29c30b2").findings}
     assert other["CG405"] == "unknown"
+
+
+def test_an_image_of_the_month_may_say_the_cuda_of_torchs_image():
+    of_torch = replace(image("24.06", "12.5.0"), cuda=None, pytorch="2.4.0a0+f70bd71a48")
+    images = Containers((of_torch, image("24.06", "12.5.0")))
+    assert images.month_of_commit("2.4.0a0+f70bd71") == "24.06"
+    assert not Containers((of_torch,)).month_of_commit("2.4.0a0+f70bd71")
 
 
 def test_a_label_that_names_the_cuda_of_the_index_wheel_means_that_wheel(ask_with):
