@@ -39,17 +39,17 @@ from compatgate.kit.cli.parser import server_of
 from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import command, titled
 from compatgate.kit.clock import now
-from compatgate.service.audit.attestations.envelope import (
+from compatgate.service.audit.attestations import SigningOptions
+from compatgate.service.audit.envelope import (
     MAX_ENVELOPE_BYTES,
     ExpectedStatement,
     VerificationFailed,
     VerifiedStatement,
     verify,
 )
-from compatgate.service.audit.attestations.keys import read_keys, signer_maker
-from compatgate.service.audit.attestations.service import SigningOptions
-from compatgate.service.audit.attestations.sigstore import make_bundle
-from compatgate.service.audit.attestations.statement import (
+from compatgate.service.audit.keys import read_keys, signer_maker
+from compatgate.service.audit.sigstore import make_bundle
+from compatgate.service.audit.statement import (
     DigestSet,
     digest_set,
     image_digest,

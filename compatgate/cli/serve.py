@@ -188,8 +188,8 @@ def read_certificate(settings: ServeSettings) -> CertificatePair | None:
 
 def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: bool) -> Settings:
     """Return the settings of the web application."""
-    from compatgate.service.access.tokens.browser_sessions import SessionLimits
-    from compatgate.service.attention.notices.worker import read_webhook
+    from compatgate.service.access.browser_sessions import SessionLimits
+    from compatgate.service.attention.worker import read_webhook
     from compatgate.web.service import Settings
 
     overlays, lifetime = settings.args.facts, settings.session_lifetime
@@ -314,8 +314,7 @@ def get_bundle(settings: ServeSettings) -> BundleKeeper:
 
     from compatgate.client.settings import TOKEN, base_of
     from compatgate.service.gate.far.bundles import read_bundle_keys
-    from compatgate.service.gate.far.keeper import BundleKeeper, BundleOptions
-    from compatgate.service.gate.far.log import Central
+    from compatgate.service.gate.far.keeper import BundleKeeper, BundleOptions, Central
 
     import_httpx()
     with naming("--bundle"):

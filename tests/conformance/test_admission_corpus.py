@@ -27,7 +27,7 @@ from compatgate.service.cluster.admission.matching import find_pods
 from compatgate.service.cluster.admission.pods import gpu_containers
 from compatgate.service.cluster.admission.questions import make_questions
 from compatgate.service.cluster.admission.service import AdmissionOptions, placement_matrix
-from compatgate.service.one_gate import make_gate
+from compatgate.service.gate.questions.service import make_gate
 from compatgate.web.app import create_app
 from compatgate.web.service import Settings
 

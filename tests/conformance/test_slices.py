@@ -19,7 +19,7 @@ from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.kinds import load_kinds
 from compatgate.service.cluster.admission.service import AdmissionOptions
-from compatgate.service.one_gate import make_gate
+from compatgate.service.gate.questions.service import make_gate
 from compatgate.web.app import create_app
 from compatgate.web.service import Settings
 

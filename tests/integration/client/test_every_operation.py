@@ -38,7 +38,7 @@ from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission.schemas import EXAMPLES
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
-from compatgate.service.gate.far.log import make_requests
+from compatgate.service.gate.far.gate import make_requests
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.gate.questions.schemas import GateRequest
 from compatgate.service.matrix.documents.schemas import WAIVER, EntryChange, TargetChange

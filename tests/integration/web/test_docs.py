@@ -15,7 +15,7 @@ from image_blobs import distribution, layer_of
 from page_examples import DOCS, HOST, matches, read_examples, run_example
 
 from compatgate.documents.sources import read_paths
-from compatgate.service.audit.attestations.envelope import Reason
+from compatgate.service.audit.envelope import Reason
 from compatgate.service.cluster.admission.kinds import parse_kinds
 from compatgate.service.cluster.admission.pods import GPU_ANNOTATION
 from compatgate.service.cluster.admission.schemas import EXAMPLES

@@ -32,7 +32,7 @@ from compatgate.service.cluster.admission.matching import match_targets, terms_o
 from compatgate.service.cluster.admission.node_index import KnownNode, NodeIndex
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
-from compatgate.service.gate.far.log import make_requests
+from compatgate.service.gate.far.gate import make_requests
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.matrix.documents import revisions
 from compatgate.service.matrix.documents.revisions import Edit

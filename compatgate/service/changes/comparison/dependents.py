@@ -22,7 +22,7 @@ from compatgate.service.changes.comparison.schemas import (
 )
 from compatgate.service.changes.comparison.service import MAX_DECISIONS, MAX_STACKS, pools_of
 from compatgate.service.cluster.admission.landing import driver_version
-from compatgate.service.gate.cells.pairs import allows_driver
+from compatgate.service.gate.advice.pairs import allows_driver
 from compatgate.service.matrix.proposals.schemas import DAYS
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_parts, page
 from compatgate.kit.principal import Authorship
-from compatgate.service.audit.events import repository as audit
+from compatgate.service.audit import chain as audit
 from compatgate.service.changes.upgrades.models import (
     OPEN_STATES,
     WATCH,

@@ -18,7 +18,7 @@ from compatgate.documents.specs import Document, Kind, decode, encode, key_of, k
 from compatgate.errors import NotFound
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
-from compatgate.service.audit.events import repository as audit
+from compatgate.service.audit import chain as audit
 from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents.models import DocumentChange, Revision
 from compatgate.service.matrix.documents.schemas import RevisionBody, RevisionDetail

@@ -23,7 +23,7 @@ from compatgate.kit.database.tables import (
     in_parts,
 )
 from compatgate.kit.principal import AccessRefused, Authorship, Principal
-from compatgate.service.audit.events import repository as audit
+from compatgate.service.audit import chain as audit
 from compatgate.service.matrix.snapshots.reader import Snapshots
 from compatgate.service.nodes.reports import repository as nodes
 from compatgate.service.nodes.reports.comparison import MatrixComparer, NodeComparison, NodeView

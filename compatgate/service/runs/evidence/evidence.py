@@ -23,7 +23,7 @@ from compatgate.kit.database.tables import (
     page,
     to_plain,
 )
-from compatgate.service.audit.events import repository as audit
+from compatgate.service.audit import chain as audit
 from compatgate.service.matrix.documents.evidence_schemas import (
     EvidenceBody,
     EvidenceFilters,
