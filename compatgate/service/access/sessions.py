@@ -13,10 +13,11 @@ import threading
 import time
 from contextlib import suppress
 from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import Text, delete, select, update
+from sqlalchemy import Row, Text, delete, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.errors import Forbidden, NotFound, Unauthorized, Unavailable
@@ -142,13 +143,10 @@ class IdentitySessions:
     def list(self, *, cursor: str | None = None, limit: int = 100) -> Page[SessionBody]:
         """Return the sessions that have not ended, a page at a time."""
         with self._database.reading() as session:
-            query = select(IdentitySession).where(
+            query = select(IdentitySession.__table__).where(
                 IdentitySession.ended_at.is_(None), IdentitySession.expires_at > clock.now()
             )
-            found: Page[IdentitySession] = page(
-                session, query, IdentitySession.id, cursor=cursor, limit=limit
-            )
-            return Page(tuple(map(_body, found.items)), found.next)
+            return page(session, query, IdentitySession.id, _body, cursor=cursor, limit=limit)
 
     def end(self, session_id: str, *, by: str) -> SessionBody:
         """End a session; other processes refuse it within a second. One that ended stays so."""
@@ -212,7 +210,7 @@ class IdentitySessions:
         return Principal(name, access.scopes, row.id, access.targets, "person", subject)
 
 
-def _body(row: IdentitySession) -> SessionBody:
+def _body(row: IdentitySession | Row[Any]) -> SessionBody:
     return msgspec.convert(row, SessionBody, from_attributes=True)
 
 

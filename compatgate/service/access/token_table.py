@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 from msgspec import Struct
-from sqlalchemy import ColumnElement, Text, and_, or_, select
+from sqlalchemy import ColumnElement, Row, Text, and_, or_, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from compatgate.errors import NotFound
@@ -117,7 +117,7 @@ class KnownToken(Struct, frozen=True):
     until: datetime | None = None
 
 
-def to_row(token: Token) -> TokenRow:
+def to_row(token: Token | Row[Any]) -> TokenRow:
     """Return a token as memory keeps it."""
     return msgspec.convert(token, TokenRow, from_attributes=True)
 

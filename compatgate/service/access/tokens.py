@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec import Struct
 from sqlalchemy import func, select, update
@@ -21,6 +21,7 @@ from compatgate.errors import BadInput, Conflict, Unauthorized, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database, in_reading
 from compatgate.kit.database.tables import Page, page
+from compatgate.kit.database.watch import Keeper
 from compatgate.kit.principal import SCOPES, Principal, check_patterns
 from compatgate.service.access import token_table as tokens
 from compatgate.service.access.token_table import KnownToken, Token, TokenRow
@@ -57,25 +58,6 @@ class NewToken(Struct, frozen=True):
 
     secret: str
     token: TokenRow
-
-
-class Keeper(Protocol):
-    """Looks at the database in a thread of its own, and brings the tokens to `Tokens.know`."""
-
-    def check(self) -> None:
-        """Look at the database if a look is due; wait a moment at most."""
-
-    def check_now(self) -> bool:
-        """Look at the database and its tokens, and return whether that was done in a moment."""
-
-    def follow_change(self) -> None:
-        """Wait until a change that this process has made is in memory."""
-
-    def is_recent(self) -> bool:
-        """Return whether memory is recent enough to answer without a look at the database."""
-
-    def is_away(self) -> bool:
-        """Return whether the database is unavailable."""
 
 
 class Tokens:
@@ -327,11 +309,10 @@ class Tokens:
     ) -> Page[TokenRow]:
         """Return tokens by name, a page at a time."""
         with self._database.reading() as session:
-            query = select(Token)
+            query = select(Token.__table__)
             if active is not None:
                 query = query.where(tokens.is_active() if active else ~tokens.is_active())
-            found: Page[Token] = page(session, query, Token.name, cursor=cursor, limit=limit)
-            return Page(tuple(map(tokens.to_row, found.items)), found.next)
+            return page(session, query, Token.name, tokens.to_row, cursor=cursor, limit=limit)
 
     def revoke(self, id_or_name: str, *, by: str, even_last_admin: bool = False) -> TokenRow:
         """Revoke a token once; the last one with the scope ``admin`` only if that is said."""

@@ -27,7 +27,7 @@ from compatgate.core.incidents import (
 from compatgate.errors import BadInput, CompatgateError, Conflict
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database, in_reading
-from compatgate.kit.database.tables import Page, page
+from compatgate.kit.database.tables import Page, narrow, page
 from compatgate.kit.http.links import link
 from compatgate.kit.http.schemas import Filter, ListQuery
 from compatgate.kit.principal import Authorship
@@ -195,8 +195,7 @@ class IncidentService:
             self.refresh()
         kinds = (asked.kind,) if asked.kind else KINDS
         query = select(Incident, Incident.id).where(Incident.kind.in_(kinds))
-        if asked.state is not None:
-            query = query.where(Incident.state == asked.state)
+        query = narrow(query, {Incident.state: asked.state})
         if asked.snoozed is not None:
             wanted = incidents.is_snoozed if asked.snoozed else incidents.is_active
             query = query.where(wanted(now))

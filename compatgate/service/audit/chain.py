@@ -25,7 +25,7 @@ from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.clock import iso
 from compatgate.kit.database.database import Database, in_reading
-from compatgate.kit.database.tables import Base, BigKey, Page, page
+from compatgate.kit.database.tables import Base, BigKey, Page, narrow, page
 from compatgate.service.audit.schemas import AuditBody, AuditFilters
 
 GENESIS = "0" * 64
@@ -119,18 +119,16 @@ def read_links(
 def list_records(session: Session, /, **filters: Any) -> Page[AuditBody]:
     """Return links, newest first; an action that ends with a dot stands for all that begin so."""
     asked = AuditFilters(**filters)
+    since, until = (moment and iso(moment) for moment in (asked.since, asked.until))
     query = select(AuditRecord.__table__)
+    query = narrow(
+        query, {AuditRecord.actor: asked.actor}, at=AuditRecord.at, since=since, until=until
+    )
     if asked.action:
         matches = AuditRecord.action == asked.action
         if asked.action.endswith("."):
             matches = AuditRecord.action.startswith(asked.action, autoescape=True)
         query = query.where(matches)
-    if asked.actor:
-        query = query.where(AuditRecord.actor == asked.actor)
-    if asked.since:
-        query = query.where(AuditRecord.at >= iso(asked.since))
-    if asked.until:
-        query = query.where(AuditRecord.at <= iso(asked.until))
 
     def to_body(row: Any) -> AuditBody:
         detail = msgspec.json.decode(row.detail)

@@ -50,10 +50,11 @@ def failed(name: str, error: CompatgateError) -> Check:
     return Check(name, "fail", " ".join(error.problem.split()), " ".join(error.hint.split()))
 
 
-def guarded(name: str, check: Callable[[], Iterator[Check]]) -> Iterator[Check]:
+def guarded(name: str, check: Callable[[], Check | Iterator[Check]]) -> Iterator[Check]:
     """Yield the results of a check; an error becomes a failed check."""
     try:
-        yield from check()
+        found = check()
+        yield from (found,) if isinstance(found, Check) else found
     except CompatgateError as error:
         yield failed(name, error)
     except OSError as error:
@@ -78,20 +79,21 @@ def print_checks(checks: Sequence[Check], *, as_json: bool) -> int:
     return 0 if ok else 1
 
 
-def check_certificate(path: str) -> Iterator[Check]:
+def check_certificate(path: str) -> Check:
     """Check from when and until when a certificate in PEM is valid."""
     try:
         from cryptography import x509
     except ImportError:
         what = "reading it needs the extra signing"
-        yield Check("certificate", "skip", what, install_hint("signing"))
-        return
+        return Check("certificate", "skip", what, install_hint("signing"))
     try:
         found = x509.load_pem_x509_certificates(Path(path).read_bytes())[0]
     except ValueError:
         what = f"{path} holds no certificate in PEM"
         raise BadInput(what, field="--tls-cert", value=path) from None
-    yield judge_validity("certificate", path, found.not_valid_before_utc, found.not_valid_after_utc)
+    return judge_validity(
+        "certificate", path, found.not_valid_before_utc, found.not_valid_after_utc
+    )
 
 
 def judge_validity(name: str, what: str, begin: datetime, end: datetime) -> Check:
@@ -117,12 +119,11 @@ def check_server(url: str, token: str | None) -> Iterator[Check]:
     if base.startswith("https:"):
         yield from guarded("server TLS", lambda: _check_served_certificate(base))
 
-    def check_health() -> Iterator[Check]:
+    def check_health() -> Check:
         status, _, took_s = _get(f"{base}/healthz")
         if status == 200:
-            yield Check("server", "ok", f"{base} is alive, answered in {took_s * 1000:.0f} ms")
-        else:
-            yield Check("server", "fail", f"{base}/healthz answered {status}, so it is not a gate")
+            return Check("server", "ok", f"{base} is alive, answered in {took_s * 1000:.0f} ms")
+        return Check("server", "fail", f"{base}/healthz answered {status}, so it is not a gate")
 
     health = list(guarded("server", check_health))
     yield from health
@@ -130,7 +131,7 @@ def check_server(url: str, token: str | None) -> Iterator[Check]:
         yield from guarded("readiness", lambda: _check_readiness(base, token))
 
 
-def _check_served_certificate(base: str) -> Iterator[Check]:
+def _check_served_certificate(base: str) -> Check:
     import socket
 
     parts = urlsplit(base)
@@ -145,28 +146,25 @@ def _check_served_certificate(base: str) -> Iterator[Check]:
         why = quote_error(error.verify_message)
         what = f"the certificate of {host}:{port} is not trusted: {why}"
         fix = f"{_RENEW}; name your own authority in SSL_CERT_FILE"
-        yield Check("server TLS", "fail", what, fix)
-        return
+        return Check("server TLS", "fail", what, fix)
     begin, end = (
         datetime.fromtimestamp(ssl.cert_time_to_seconds(found[name]), UTC)
         for name in ("notBefore", "notAfter")
     )
-    yield judge_validity("server TLS", f"the certificate of {host}:{port}", begin, end)
+    return judge_validity("server TLS", f"the certificate of {host}:{port}", begin, end)
 
 
-def _check_readiness(base: str, token: str | None) -> Iterator[Check]:
+def _check_readiness(base: str, token: str | None) -> Check:
     status, body, _ = _get(f"{base}/readyz", token)
     if status != 200:
         problem = str(body.get("detail") or body.get("title") or f"answered {status}")
         fix = "run compatgate doctor on the server's machine"
-        yield Check("readiness", "fail", problem, fix)
-        return
+        return Check("readiness", "fail", problem, fix)
     if degraded := body.get("degraded"):
         what = f"degraded: {degraded.get('reason') if isinstance(degraded, dict) else degraded}"
-        yield Check("readiness", "warn", what, "bring the database back")
-        return
+        return Check("readiness", "warn", what, "bring the database back")
     known = f", revision {body['revision']}" if "revision" in body else ""
-    yield Check("readiness", "ok", f"it can decide and record{known}")
+    return Check("readiness", "ok", f"it can decide and record{known}")
 
 
 def _get(url: str, token: str | None = None) -> tuple[int, dict[str, Any], float]:
@@ -193,17 +191,16 @@ def _get(url: str, token: str | None = None) -> tuple[int, dict[str, Any], float
     return answer.status_code, body if isinstance(body, dict) else {}, took_s
 
 
-def check_registry(place: str) -> Iterator[Check]:
+def check_registry(place: str) -> Check:
     """Check that a registry answers; it may ask for credentials then."""
     host = place.partition("/")[0]
     name = host.partition(":")[0]
     scheme = "http" if name in ("localhost", "127.0.0.1") else "https"
     status, _, took_s = _get(f"{scheme}://{host}/v2/")
     if status in (200, 401):
-        yield Check("registry", "ok", f"{host} answered in {took_s * 1000:.0f} ms")
-        return
+        return Check("registry", "ok", f"{host} answered in {took_s * 1000:.0f} ms")
     what = f"{host} answered {status} to /v2/, so it is not a registry"
-    yield Check("registry", "fail", what, "check --registry")
+    return Check("registry", "fail", what, "check --registry")
 
 
 def check_hosts(path: str) -> Iterator[Check]:
@@ -218,10 +215,10 @@ def check_hosts(path: str) -> Iterator[Check]:
             continue
         engine = Engine(host)
 
-        def ping(engine: Engine = engine, name: str = name) -> Iterator[Check]:
+        def ping(engine: Engine = engine, name: str = name) -> Check:
             with translate_errors(engine) as api:
                 version = api.version().get("Version", "unknown")
-            yield Check(name, "ok", f"Docker {version} at {engine.where}")
+            return Check(name, "ok", f"Docker {version} at {engine.where}")
 
         yield from guarded(name, ping)
         engine.close()

@@ -136,7 +136,7 @@ def _describe(database: Database, session: Session) -> str:
     return f"PostgreSQL {version}, {size / 2**20:.0f} MiB"
 
 
-def _check_recording(database: Database) -> Iterator[Check]:
+def _check_recording(database: Database) -> Check:
     """Store a decision and undo it: finds full disks, locks, missing rights and read-only files."""
     from compatgate.service.gate.decisions.decision_log import DecisionLog
 
@@ -145,10 +145,10 @@ def _check_recording(database: Database) -> Iterator[Check]:
         log.rehearse()
     finally:
         log.close()
-    yield Check("recording", "ok", "a decision can be recorded")
+    return Check("recording", "ok", "a decision can be recorded")
 
 
-def _check_last_links(database: Database) -> Iterator[Check]:
+def _check_last_links(database: Database) -> Check:
     """Compare the newest links with their hashes; ``db verify`` compares all."""
     with database.reading() as session:
         query = select(AuditRecord.__table__).order_by(AuditRecord.seq.desc()).limit(_LINKS)
@@ -159,13 +159,12 @@ def _check_last_links(database: Database) -> Iterator[Check]:
         if audit.hash_of(newer) != newer["hash"] or not follows:
             what = f"link {newer['seq']} was changed, or the link before is missing"
             fix = "run compatgate db verify, and compare with a backup"
-            yield Check("audit chain", "fail", what, fix)
-            return
+            return Check("audit chain", "fail", what, fix)
     known = links[0]["hash"] if links else "none"
-    yield Check("audit chain", "ok", f"the last {len(links)} links are intact; head {known}")
+    return Check("audit chain", "ok", f"the last {len(links)} links are intact; head {known}")
 
 
-def _check_clock(database: Database) -> Iterator[Check]:
+def _check_clock(database: Database) -> Check:
     now = clock.now()
     with database.reading() as session:
         last = select(AuditRecord.at).order_by(AuditRecord.seq.desc()).limit(1)
@@ -176,33 +175,30 @@ def _check_clock(database: Database) -> Iterator[Check]:
     if noted and from_iso(noted) > now + _SKEW:
         behind = describe_seconds((from_iso(noted) - now).total_seconds())
         what = f"this clock is {behind} behind the last audit record, of {noted}"
-        yield Check("clock", "fail", what, fix)
-    elif isinstance(stated, datetime) and abs(stated - now) > _SKEW:
+        return Check("clock", "fail", what, fix)
+    if isinstance(stated, datetime) and abs(stated - now) > _SKEW:
         difference = describe_seconds(abs(stated - now).total_seconds())
         what = f"this clock differs from PostgreSQL's by {difference}"
-        yield Check("clock", "warn", what, fix)
-    else:
-        against = "the last audit record" if stated is None else "PostgreSQL and the audit log"
-        yield Check("clock", "ok", f"{clock.iso(now)[:19]}Z agrees with {against}")
+        return Check("clock", "warn", what, fix)
+    against = "the last audit record" if stated is None else "PostgreSQL and the audit log"
+    return Check("clock", "ok", f"{clock.iso(now)[:19]}Z agrees with {against}")
 
 
-def _check_tokens(database: Database) -> Iterator[Check]:
+def _check_tokens(database: Database) -> Check:
     from compatgate.service.access import token_table as tokens
 
     with database.reading() as session:
         active = tokens.active_tokens(session)
     if not any("admin" in token.scopes for token in active):
         fix = "compatgate token create --name admin --scope admin"
-        yield Check("tokens", "warn", f"{len(active)} active, none has the scope admin", fix)
-        return
+        return Check("tokens", "warn", f"{len(active)} active, none has the scope admin", fix)
     now = clock.now()
     soon = [t for t in active if t.expires_at is not None and t.expires_at < now + _SOON]
     if soon:
         names = ", ".join(f"{t.name} on {t.expires_at:%Y-%m-%d}" for t in soon[:5])
         more = f" and {len(soon) - 5} more" if len(soon) > 5 else ""
-        yield Check("tokens", "warn", f"expire soon: {names}{more}", "create their successors")
-        return
-    yield Check("tokens", "ok", f"{len(active)} active, none expires within {_SOON.days} days")
+        return Check("tokens", "warn", f"expire soon: {names}{more}", "create their successors")
+    return Check("tokens", "ok", f"{len(active)} active, none expires within {_SOON.days} days")
 
 
 def _check_matrix(database: Database, overlays: Sequence[str] | None) -> Iterator[Check]:
@@ -264,18 +260,18 @@ def _check_suites(database: Database) -> Iterator[Check]:
         yield Check("suites", "ok", f"policies name {count} suites, all known")
 
 
-def _check_facts(overlays: Sequence[str] | None) -> Iterator[Check]:
+def _check_facts(overlays: Sequence[str] | None) -> Check:
     from compatgate.catalog import load_facts, open_library
 
     library = open_library(overlays)
     library.check_overlays()
     facts = load_facts(overlays)
     names = ", ".join(overlay.label for overlay in library.overlays) or "no overlays"
-    yield Check("facts", "ok", f"{facts.digest[:19]}, {names}")
+    return Check("facts", "ok", f"{facts.digest[:19]}, {names}")
 
 
-def _check_signing_key(uri: str) -> Iterator[Check]:
+def _check_signing_key(uri: str) -> Check:
     from compatgate.service.audit.keys import signer_maker
 
     _, public = signer_maker(uri)
-    yield Check("signing key", "ok", f"{public.scheme}, key id {public.keyid}")
+    return Check("signing key", "ok", f"{public.scheme}, key id {public.keyid}")

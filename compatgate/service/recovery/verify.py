@@ -87,24 +87,20 @@ def verify_database(database: Database, *, head: str | None = None) -> Iterator[
     yield from guarded("audit chain", lambda: _check_chain(database, head))
 
 
-def check_schema(database: Database) -> Iterator[Check]:
+def check_schema(database: Database) -> Check:
     """Compare version, tables and columns with those that this program needs."""
     with database.reading() as session:
         found, needed = tables.version_of(session), tables.expected_version()
         if found is None:
-            yield Check("schema", "fail", "the database is empty", "run: compatgate db upgrade")
-            return
+            return Check("schema", "fail", "the database is empty", "run: compatgate db upgrade")
         if found > needed:
-            yield failed("schema", tables.newer_schema(database.shown, found))
-            return
+            return failed("schema", tables.newer_schema(database.shown, found))
         if missing := _missing(session, found):
-            yield Check("schema", "fail", f"{found}, but {missing} is missing", _RESTORE)
-            return
+            return Check("schema", "fail", f"{found}, but {missing} is missing", _RESTORE)
     if found < needed:
         what = f"{found} of an older compatgate, needed {needed}"
-        yield Check("schema", "fail", what, "back up, then run: compatgate db upgrade")
-        return
-    yield Check("schema", "ok", f"{found}, {len(tables_of(found))} tables")
+        return Check("schema", "fail", what, "back up, then run: compatgate db upgrade")
+    return Check("schema", "ok", f"{found}, {len(tables_of(found))} tables")
 
 
 def _missing(session: Session, version: str) -> str:
@@ -124,26 +120,26 @@ def check_pages(database: Database, *, thorough: bool) -> Iterator[Check]:
     """Check every page of SQLite, or have PostgreSQL read every row."""
     with database.reading() as session:
         if database.is_sqlite:
-            yield from _check_sqlite_pages(session, thorough=thorough)
+            yield _check_sqlite_pages(session, thorough=thorough)
         elif thorough:
             yield from _check_postgresql_rows(session)
         else:
             yield _checksums(session)
 
 
-def _check_sqlite_pages(session: Session, *, thorough: bool) -> Iterator[Check]:
+def _check_sqlite_pages(session: Session, *, thorough: bool) -> Check:
     name = "integrity_check" if thorough else "quick_check"
     found = [str(row[0]) for row in session.execute(text(f"PRAGMA {name}({_MOST})"))]
     if found != ["ok"]:
-        yield Check("pages", "fail", f"the file is damaged: {' '.join(found[0].split())}", _RESTORE)
-        return
+        return Check(
+            "pages", "fail", f"the file is damaged: {' '.join(found[0].split())}", _RESTORE
+        )
     pages = session.execute(text("PRAGMA page_count")).scalar()
     if thorough and (broken := session.execute(text("PRAGMA foreign_key_check")).first()):
         what = f"a row of {broken[0]} refers to a missing row of {broken[2]}"
-        yield Check("pages", "fail", what, _RESTORE)
-        return
+        return Check("pages", "fail", what, _RESTORE)
     how = "pages, indexes and references" if thorough else "pages"
-    yield Check("pages", "ok", f"{pages} {how} are sound ({name})")
+    return Check("pages", "ok", f"{pages} {how} are sound ({name})")
 
 
 def _check_postgresql_rows(session: Session) -> Iterator[Check]:
@@ -165,14 +161,13 @@ def _checksums(session: Session) -> Check:
     return Check("checksums", "warn", "PostgreSQL does not notice damaged pages", fix)
 
 
-def _check_chain(database: Database, head: str | None) -> Iterator[Check]:
+def _check_chain(database: Database, head: str | None) -> Check:
     with database.reading() as session:
         found = verify_chain(session, expected_head=head).report
     if not found.ok:
         what = f"{len(found.problems)} problems, the first: {found.problems[0]}"
-        yield Check("audit chain", "fail", what, _RESTORE)
-        return
-    yield Check(
+        return Check("audit chain", "fail", what, _RESTORE)
+    return Check(
         "audit chain",
         "ok",
         f"{found.links} links, {found.decisions} decisions, {found.revisions} revisions,"

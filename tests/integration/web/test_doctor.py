@@ -373,5 +373,5 @@ def test_the_end_of_a_certificate_is_told(
     )
     path = tmp_path / "gate.pem"
     path.write_bytes(made.public_bytes(Encoding.PEM))
-    (check,) = check_certificate(str(path))
+    check = check_certificate(str(path))
     assert (check.state, said in check.message) == (state, True)

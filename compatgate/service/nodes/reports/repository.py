@@ -12,7 +12,7 @@ from msgspec import Struct
 from sqlalchemy import Boolean, Index, Text, insert, select, tuple_, type_coerce, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from compatgate.kit.database.tables import Base, JsonText, Page, UtcTime, in_parts, page
+from compatgate.kit.database.tables import Base, JsonText, Page, UtcTime, in_parts, narrow, page
 
 
 class Node(Base):
@@ -219,15 +219,11 @@ def list_nodes(
     limit: int,
 ) -> Page[NodeRow]:
     """Return nodes by cluster and name; ``names``: a few thousand at most."""
-    query = select(*_COLUMNS)
-    if cluster:
-        query = query.where(Node.cluster == cluster)
+    query = narrow(select(*_COLUMNS), {Node.cluster: cluster, Node.disagrees: disagrees})
     if search:
         query = query.where(Node.name.icontains(search, autoescape=True))
     if sku:
         query = query.where(Node.skus.contains(f"|{sku}|", autoescape=True))
-    if disagrees is not None:
-        query = query.where(Node.disagrees.is_(disagrees))
     if names is not None:
         query = query.where(Node.name.in_(names))
     if seen_before:

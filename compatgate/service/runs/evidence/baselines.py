@@ -33,6 +33,7 @@ from compatgate.kit.database.tables import (
     JsonText,
     Page,
     UtcTime,
+    narrow,
     page,
 )
 from compatgate.service.audit import chain as audit
@@ -146,8 +147,9 @@ def list_baselines(
     session: Session, /, *, cursor: str | None = None, limit: int = DEFAULT_LIMIT, **filters: Any
 ) -> Page[BaselineRow]:
     """Return versions of baselines, newest first; a filter is named as its column."""
-    wanted = {name: value for name, value in filters.items() if value}
-    query = select(BaselineRow).filter_by(**wanted)
+    query = narrow(
+        select(BaselineRow), {getattr(BaselineRow, name): filters[name] for name in filters}
+    )
     return page(session, query, BaselineRow.id, cursor=cursor, limit=limit, descending=True)
 
 
