@@ -14,8 +14,8 @@ from compatgate.service.changes.upgrades import models as upgrades
 from compatgate.service.gate.decisions import batches
 from compatgate.service.matrix.documents import models as matrix
 from compatgate.service.matrix.proposals import repository as proposals
-from compatgate.service.nodes.reports import health
-from compatgate.service.nodes.reports import repository as nodes
+from compatgate.service.nodes import health
+from compatgate.service.nodes import repository as nodes
 from compatgate.service.runs.evidence import baselines, evidence
 from compatgate.service.runs.queue import models as runs
 

@@ -30,12 +30,12 @@ from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import command
 from compatgate.kit.database.opening import open_state_folder
 from compatgate.kit.http.certificates import CertificatePair, load_certificate
-from compatgate.service.cluster.admission.claims import no_claims
-from compatgate.service.cluster.admission.kinds import load_kinds
+from compatgate.service.cluster.claims import no_claims
+from compatgate.service.cluster.kinds import load_kinds
 
 if TYPE_CHECKING:
     from compatgate.service.app import Rooms
-    from compatgate.service.cluster.admission.service import AdmissionOptions
+    from compatgate.service.cluster.admission import AdmissionOptions
     from compatgate.service.gate.decisions.batch_store import CommitMode
     from compatgate.service.gate.far.keeper import BundleKeeper
     from compatgate.service.gate.questions.images import ImageSettings
@@ -221,9 +221,9 @@ def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: boo
 
 def read_admission(settings: ServeSettings) -> AdmissionOptions:
     """Return the settings of the admission webhook."""
-    from compatgate.service.cluster.admission.questions import parse_exemptions
-    from compatgate.service.cluster.admission.service import AdmissionOptions
-    from compatgate.service.nodes.kubernetes.connection import ClusterClaims
+    from compatgate.service.cluster.admission import AdmissionOptions
+    from compatgate.service.cluster.questions import parse_exemptions
+    from compatgate.service.nodes.cluster_connection import ClusterClaims
 
     access = settings.claims
     return AdmissionOptions(

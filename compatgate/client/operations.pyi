@@ -32,8 +32,11 @@ from compatgate.service.changes.upgrades.schemas import (
     UpgradeRequest,
     UpgradeSummary,
 )
-from compatgate.service.cluster.admission.schemas import AdmissionReview, AdmissionReviewAnswer
-from compatgate.service.cluster.manifests.schemas import ManifestCheckBody
+from compatgate.service.cluster.schemas import (
+    AdmissionReview,
+    AdmissionReviewAnswer,
+    ManifestCheckBody,
+)
 from compatgate.service.gate.advice.schemas import (
     FactRecord,
     FactsBody,
@@ -74,7 +77,7 @@ from compatgate.service.matrix.proposals.schemas import (
     ProposalSummary,
     RevertBody,
 )
-from compatgate.service.nodes.reports.schemas import (
+from compatgate.service.nodes.schemas import (
     DriftBody,
     HealthReport,
     HealthStored,

@@ -36,8 +36,8 @@ from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.documents.service import MatrixService
 from compatgate.service.matrix.proposals.service import ProposalService
 from compatgate.service.matrix.snapshots.reader import Snapshots
-from compatgate.service.nodes.reports.inventory import NoInventory
-from compatgate.service.nodes.reports.service import Nodes
+from compatgate.service.nodes.inventory import NoInventory
+from compatgate.service.nodes.service import Nodes
 from compatgate.service.recovery.verification import AuditChain
 from compatgate.service.runs.evidence.baselines import BaselineService
 from compatgate.service.runs.evidence.evidence import StoredEvidence

@@ -20,7 +20,7 @@ from compatgate.kit.tracing import note_of
 from compatgate.kit.ui import assets
 from compatgate.service.access.identity import Identity
 from compatgate.service.audit.attestations import Attestations
-from compatgate.service.cluster.manifests.service import ManifestChecks
+from compatgate.service.cluster.manifest_checks import ManifestChecks
 from compatgate.service.runs.queue import logs
 from compatgate.web import metrics
 from compatgate.web.admission_hook import DESK, AdmissionDesk

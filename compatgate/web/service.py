@@ -20,8 +20,8 @@ from compatgate.service.access.browser_sessions import SessionLimits
 from compatgate.service.access.settings import IdentitySettings
 from compatgate.service.attention.worker import IncidentWebhook
 from compatgate.service.audit.attestations import SigningOptions
-from compatgate.service.cluster.admission.kinds import load_kinds
-from compatgate.service.cluster.admission.service import AdmissionOptions
+from compatgate.service.cluster.admission import AdmissionOptions
+from compatgate.service.cluster.kinds import load_kinds
 
 if TYPE_CHECKING:
     from compatgate.kit.http.limits import RequestLimits

@@ -21,7 +21,7 @@ from compatgate.service.attention.schemas import (
     TargetReportBody,
 )
 from compatgate.service.gate.questions.service import Gate
-from compatgate.service.nodes.reports.service import Nodes
+from compatgate.service.nodes.service import Nodes
 
 incident_routes = Routes("notices", scope="operate")
 report_routes = Routes("targets", targets="checked")

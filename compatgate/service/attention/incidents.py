@@ -40,7 +40,7 @@ from compatgate.service.matrix.snapshots.reader import Snapshots
 
 if TYPE_CHECKING:
     from compatgate.service.changes.upgrades.service import Upgrades
-    from compatgate.service.nodes.reports.service import Nodes
+    from compatgate.service.nodes.service import Nodes
     from compatgate.service.runs.evidence.baselines import BaselineService
     from compatgate.service.runs.queue.service import Runs
 

@@ -25,7 +25,7 @@ from compatgate.service.changes.comparison.recorded import evaluate_again
 from compatgate.service.changes.upgrades.service import UpgradeView
 from compatgate.service.gate.decisions.service import AskedStack
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.nodes.reports.fleet import DriftGroup
+from compatgate.service.nodes.fleet import DriftGroup
 from compatgate.service.runs.evidence.baselines import BaselineRow
 from compatgate.service.runs.evidence.evidence import WarningRow
 from compatgate.service.runs.queue.models import RunRow

@@ -42,7 +42,7 @@ from compatgate.service.runs.queue.schemas import RunFilters
 
 if TYPE_CHECKING:
     from compatgate.service.gate.questions.service import Gate
-    from compatgate.service.nodes.reports.service import Nodes
+    from compatgate.service.nodes.service import Nodes
 
 DAYS = 7
 """A report without a beginning covers so many days."""

@@ -35,7 +35,7 @@ from compatgate.errors import (
 )
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
-from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.service.cluster.schemas import EXAMPLES
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.far.gate import make_requests
@@ -43,7 +43,7 @@ from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.gate.questions.schemas import GateRequest
 from compatgate.service.matrix.documents.schemas import WAIVER, EntryChange, TargetChange
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
-from compatgate.service.nodes.reports.schemas import DriverReport, NodeReport, SeenGpus
+from compatgate.service.nodes.schemas import DriverReport, NodeReport, SeenGpus
 
 Call = Callable[..., Any]
 _NONE = "0" * 12

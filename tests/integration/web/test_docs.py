@@ -16,9 +16,9 @@ from page_examples import DOCS, HOST, matches, read_examples, run_example
 
 from compatgate.documents.sources import read_paths
 from compatgate.service.audit.envelope import Reason
-from compatgate.service.cluster.admission.kinds import parse_kinds
-from compatgate.service.cluster.admission.pods import GPU_ANNOTATION
-from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.service.cluster.kinds import parse_kinds
+from compatgate.service.cluster.pods import GPU_ANNOTATION
+from compatgate.service.cluster.schemas import EXAMPLES
 
 REST, NODES = DOCS / "reference" / "rest.md", DOCS / "how-to" / "nodes.md"
 KUBERNETES, SIGNING = DOCS / "how-to" / "kubernetes.md", DOCS / "how-to" / "signing.md"

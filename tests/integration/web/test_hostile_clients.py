@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from compatgate.kit.http.wsgi import MOST_AHEAD
-from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.service.cluster.schemas import EXAMPLES
 from compatgate.web.server import BACKLOG, listen
 
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}

@@ -19,7 +19,7 @@ import pytest
 
 from compatgate.client import Client
 from compatgate.errors import Unavailable
-from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.service.cluster.schemas import EXAMPLES
 
 HOOK = "/hooks/kubernetes/validate?timeout=10s"
 JSON = {"Content-Type": "application/json"}

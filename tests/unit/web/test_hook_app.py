@@ -14,7 +14,7 @@ from flask.testing import FlaskClient
 
 from compatgate.errors import Unavailable
 from compatgate.service.app import Rooms
-from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.service.cluster.schemas import EXAMPLES
 from compatgate.web.admission_hook import DESK, AdmissionDesk
 from compatgate.web.app import EXTENSION
 from compatgate.web.asgi import Front

@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 
 from compatgate.kit.http.links import API_PREFIX, UI_PREFIX
 from compatgate.service.app import Rooms
-from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.service.cluster.schemas import EXAMPLES
 from compatgate.web.routes import PAGES, ROUTES
 
 CONTENT = """

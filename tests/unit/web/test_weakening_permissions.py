@@ -27,9 +27,9 @@ from compatgate.kit import clock
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.principal import SCOPES, Authorship
 from compatgate.service.app import Rooms
-from compatgate.service.cluster.admission.landing import KnownNodes
-from compatgate.service.cluster.admission.matching import match_targets, terms_of
-from compatgate.service.cluster.admission.node_index import KnownNode, NodeIndex
+from compatgate.service.cluster.landing import KnownNodes
+from compatgate.service.cluster.matching import match_targets, terms_of
+from compatgate.service.cluster.node_index import KnownNode, NodeIndex
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.far.gate import make_requests

@@ -34,8 +34,8 @@ from compatgate.service.changes.upgrades.schemas import (
     UpgradeRequest,
     UpgradeSummary,
 )
-from compatgate.service.nodes.reports import repository as nodes_table
-from compatgate.service.nodes.reports.reports import is_same_driver
+from compatgate.service.nodes import repository as nodes_table
+from compatgate.service.nodes.reports import is_same_driver
 
 MAX_SOAK = timedelta(days=90)
 LATELY = timedelta(days=30)
