@@ -14,11 +14,11 @@ from compatgate.core.facts import Facts
 from compatgate.core.gpus import find_gpu
 from compatgate.core.node import NODE_COMPONENTS, read_node, read_platform
 from compatgate.core.versions import parse_version
-from compatgate.discovery.machine.platforms import read_label_parts
 from compatgate.discovery.node_labels import describe_node, label_platform
 from compatgate.discovery.nvidia_smi.report import Report as SmiReport
 from compatgate.discovery.nvidia_smi.report import find_disagreements, group_pools
 from compatgate.discovery.observations import NodeParts
+from compatgate.discovery.platforms import read_label_parts
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.service.cluster.kinds import shipped_kinds

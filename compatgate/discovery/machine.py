@@ -19,9 +19,9 @@ from msgspec import Struct
 from compatgate.core.facts import Facts
 from compatgate.discovery.driver import PROC, parse_proc_version
 from compatgate.discovery.image.package_databases import LARGEST_RPM, dpkg_packages, rpm_packages
-from compatgate.discovery.machine.platforms import MachineTexts, recognise_platform
 from compatgate.discovery.nvidia_smi.node_parts import keep_valid
 from compatgate.discovery.observations import Observation
+from compatgate.discovery.platforms import MachineTexts, recognise_platform
 from compatgate.errors import CompatgateError, quote_error
 
 _LARGEST = 64 * 1024

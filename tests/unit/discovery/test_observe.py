@@ -10,7 +10,7 @@ import pytest
 
 from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
-from compatgate.discovery.machine.observe import ObservedMachine, Root, observe_machine
+from compatgate.discovery.machine import ObservedMachine, Root, observe_machine
 from compatgate.discovery.observations import ObservedPool
 
 OPEN = (
