@@ -41,14 +41,13 @@ from compatgate.kit.cli.usage import command, titled
 from compatgate.kit.clock import now
 from compatgate.service.audit.attestations import SigningOptions
 from compatgate.service.audit.envelope import (
-    MAX_ENVELOPE_BYTES,
     ExpectedStatement,
     VerificationFailed,
     VerifiedStatement,
+    make_bundle,
     verify,
 )
-from compatgate.service.audit.keys import read_keys, signer_maker
-from compatgate.service.audit.sigstore import make_bundle
+from compatgate.service.audit.keys import MAX_ENVELOPE_BYTES, read_keys, signer_maker
 from compatgate.service.audit.statement import (
     DigestSet,
     digest_set,

@@ -1,20 +1,30 @@
-"""Sign DSSE envelopes, and verify them with trusted keys, plain or in a Sigstore bundle."""
+"""Sign DSSE envelopes, and verify them with trusted keys, plain or in a Sigstore bundle.
+
+A Sigstore bundle, which cosign and other tools verify, names the key that signed by a hint. It
+needs no certificate and no transparency log. The signature in it has no ``keyid``: cosign compares
+one with its own name of the key, an SSH fingerprint, and skips the signature where they differ.
+DSSE does not sign that name.
+
+Sources: sigstore/protobuf-specs ``protos/sigstore_bundle.proto``; sigstore/sigstore-go
+``pkg/bundle/bundle.go`` and ``pkg/sign/signer.go``; secure-systems-lab/go-securesystemslib
+``dsse/verify.go``.
+"""
 
 from __future__ import annotations
 
 import binascii
-import json
+import re
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import product
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct, field
 
 from compatgate.core.evaluate import format_moment
 from compatgate.errors import BadInput, CompatgateError, quote_error
-from compatgate.resources import install_hint
+from compatgate.service.audit.keys import check_library, key_hint, read_json
 from compatgate.service.audit.statement import (
     PAYLOAD_TYPE,
     PREDICATE_TYPE,
@@ -23,12 +33,22 @@ from compatgate.service.audit.statement import (
     Predicate,
     Subject,
 )
-from compatgate.strict_json import build_object
 
 if TYPE_CHECKING:
     from securesystemslib.dsse import Envelope
     from securesystemslib.signer import Key, Signer, SSlibKey
 
+MEDIA = "application/vnd.dsse.envelope.v1+json"
+SIGSTORE_MEDIA = "application/vnd.dev.sigstore.bundle.v0.3+json"
+_SIGSTORE = "application/vnd.dev.sigstore.bundle"
+_SIGSTORE_VERSIONS = re.compile(
+    re.escape(_SIGSTORE) + r"(\.v0\.[123]\+json|\+json;version=0\.[123])"
+)
+FIELD = "attestation"
+SKEW = timedelta(minutes=5)
+"""Tolerated difference between the clocks of signer and verifier."""
+_MAX_SIGNATURES = 16
+_encode = msgspec.json.Encoder(order="sorted").encode
 Reason = Literal[
     "unknown-key",
     "bad-signature",
@@ -52,45 +72,6 @@ class VerificationFailed(CompatgateError):
     def __init__(self, reason: Reason, problem: str, *, hint: str = "") -> None:
         super().__init__(problem, field="attestation", hint=hint)
         self.reason: Reason = reason
-
-
-MAX_ENVELOPE_BYTES = 4 * 1024 * 1024
-"""Maximum size of an envelope, in bytes."""
-
-
-def read_json(data: bytes, field: str) -> Any:
-    """Return a JSON value.
-
-    Readers differ in which of two equal keys they believe; signed content must leave no choice.
-    """
-    if len(data) > MAX_ENVELOPE_BYTES:
-        raise BadInput(f"is larger than {MAX_ENVELOPE_BYTES >> 20} MiB", field=field)
-
-    def refuse(text: str) -> NoReturn:
-        raise ValueError(f"{text} is not a JSON number")
-
-    try:
-        return json.loads(data.decode(), object_pairs_hook=build_object, parse_constant=refuse)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else quote_error(error)
-        raise BadInput(f"is ambiguous JSON: {reason}", field=field) from None
-
-
-def check_library() -> None:
-    """Check that the signing packages are installed."""
-    try:
-        import cryptography
-        import securesystemslib.dsse  # noqa: F401
-    except ImportError:
-        what = "signing and verifying need extra packages"
-        raise BadInput(what, field="signing", hint=install_hint("signing")) from None
-    del cryptography
-
-
-MEDIA = "application/vnd.dsse.envelope.v1+json"
-FIELD = "attestation"
-_MAX_SIGNATURES = 16
-_encode = msgspec.json.Encoder(order="sorted").encode
 
 
 class OpenedEnvelope(Struct, frozen=True):
@@ -122,8 +103,6 @@ def open_envelope(data: bytes, keys: Sequence[SSlibKey]) -> OpenedEnvelope:
     The payload is not read before a signature has been verified, and the type of
     the payload is signed with it.
     """
-    from compatgate.service.audit.sigstore import is_bundle, open_bundle
-
     check_library()
     document = read_json(data, FIELD)
     envelope = _read(open_bundle(document, keys) if is_bundle(document) else document)
@@ -176,10 +155,6 @@ class _Envelope(Struct, rename="camel"):
     payload: str
     payload_type: str
     signatures: Annotated[list[_Signature], Meta(max_length=_MAX_SIGNATURES)]
-
-
-SKEW = timedelta(minutes=5)
-"""Tolerated difference between the clocks of signer and verifier."""
 
 
 class ExpectedStatement(Struct, frozen=True):
@@ -272,3 +247,69 @@ def _check_subject(subjects: Sequence[Subject], expected: ExpectedStatement) -> 
 
 def _shown(digest: DigestSet) -> str:
     return ",".join(f"{name}:{value}"[:135] for name, value in digest.items())
+
+
+def make_bundle(envelope: bytes, key: SSlibKey) -> bytes:
+    """Return an envelope as a Sigstore bundle, version 0.3."""
+    document = msgspec.json.decode(envelope)
+    (signature,) = (one["sig"] for one in document["signatures"] if one["keyid"] == key.keyid)
+    return _encode(
+        {
+            "mediaType": SIGSTORE_MEDIA,
+            "verificationMaterial": {
+                "publicKey": {"hint": key_hint(key)},
+                "tlogEntries": [],  # some readers want it stated
+            },
+            "dsseEnvelope": {
+                "payload": document["payload"],
+                "payloadType": document["payloadType"],
+                "signatures": [{"sig": signature}],
+            },
+        }
+    )
+
+
+def is_bundle(document: Any) -> bool:
+    """Return whether a JSON value says that it is a Sigstore bundle."""
+    media_type = document.get("mediaType") if isinstance(document, dict) else None
+    return isinstance(media_type, str) and media_type.startswith(_SIGSTORE)
+
+
+def open_bundle(document: dict[str, Any], keys: Sequence[SSlibKey]) -> dict[str, Any]:
+    """Return the envelope in a bundle; its signature gets the id of the key that the hint names.
+
+    Nothing is verified here, and what is returned is checked as any envelope is.
+    """
+    if not _SIGSTORE_VERSIONS.fullmatch(document["mediaType"]):
+        what = f"is a Sigstore bundle of an unknown version: {document['mediaType'][:100]!r}"
+        raise BadInput(what, field=FIELD, hint=f"supported: {SIGSTORE_MEDIA}")
+    key = _named_key(document.get("verificationMaterial"), keys)
+    envelope = document.get("dsseEnvelope")
+    signatures = envelope.get("signatures") if isinstance(envelope, dict) else None
+    if not isinstance(envelope, dict) or not isinstance(signatures, list):
+        hint = "dsseEnvelope with an in-toto statement, as attest --sigstore-bundle writes it"
+        raise BadInput("is a Sigstore bundle without an envelope", field=FIELD, hint=hint)
+    if len(signatures) != 1 or not isinstance(signatures[0], dict):
+        what = f"is a Sigstore bundle with {len(signatures)} signatures; it must have one"
+        raise BadInput(what, field=FIELD)
+    return {**envelope, "signatures": [{**signatures[0], "keyid": key.keyid}]}
+
+
+def _named_key(material: Any, keys: Sequence[SSlibKey]) -> SSlibKey:
+    if not isinstance(material, dict):
+        raise BadInput("is a Sigstore bundle without verificationMaterial", field=FIELD)
+    public = material.get("publicKey")
+    if public is None and ("certificate" in material or "x509CertificateChain" in material):
+        what = "it is signed with a certificate, not with a key"
+        raise VerificationFailed(
+            "unknown-key", what, hint="this verifier trusts only keys, not certificates"
+        )
+    hint = public.get("hint") if isinstance(public, dict) else None
+    if not isinstance(hint, str) or not hint:
+        what = "is a Sigstore bundle without a key's hint: verificationMaterial.publicKey.hint"
+        raise BadInput(what, field=FIELD)
+    hints = {key_hint(key): key for key in keys}
+    if hint not in hints:
+        what = f"no trusted key signed it; it is signed by the key with the hint {hint[:64]}"
+        raise VerificationFailed("unknown-key", what, hint=f"trusted: {', '.join(hints) or 'none'}")
+    return hints[hint]

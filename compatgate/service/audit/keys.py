@@ -11,13 +11,15 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
+import json
 import os
 import stat
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from compatgate.errors import BadInput, Unavailable, quote_error
-from compatgate.service.audit.envelope import check_library, read_json
+from compatgate.resources import install_hint
+from compatgate.strict_json import build_object
 
 if TYPE_CHECKING:
     from securesystemslib.signer import Signer, SSlibKey
@@ -29,6 +31,37 @@ _KINDS = "Ed25519 or ECDSA on P-256"
 _COORDINATE = 32
 """Bytes of a coordinate on P-256, and of an Ed25519 key."""
 _MOST = 100
+MAX_ENVELOPE_BYTES = 4 * 1024 * 1024
+"""Maximum size of an envelope, in bytes."""
+
+
+def read_json(data: bytes, field: str) -> Any:
+    """Return a JSON value.
+
+    Readers differ in which of two equal keys they believe; signed content must leave no choice.
+    """
+    if len(data) > MAX_ENVELOPE_BYTES:
+        raise BadInput(f"is larger than {MAX_ENVELOPE_BYTES >> 20} MiB", field=field)
+
+    def refuse(text: str) -> NoReturn:
+        raise ValueError(f"{text} is not a JSON number")
+
+    try:
+        return json.loads(data.decode(), object_pairs_hook=build_object, parse_constant=refuse)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else quote_error(error)
+        raise BadInput(f"is ambiguous JSON: {reason}", field=field) from None
+
+
+def check_library() -> None:
+    """Check that the signing packages are installed."""
+    try:
+        import cryptography
+        import securesystemslib.dsse  # noqa: F401
+    except ImportError:
+        what = "signing and verifying need extra packages"
+        raise BadInput(what, field="signing", hint=install_hint("signing")) from None
+    del cryptography
 
 
 def web_key_of(public: Any, field: str) -> SSlibKey:

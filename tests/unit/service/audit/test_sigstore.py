@@ -12,14 +12,15 @@ from attest_keys import KINDS, new_key, public_pem, sealed, signer_of
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from compatgate.errors import BadInput
+from compatgate.service.audit.envelope import SIGSTORE_MEDIA as MEDIA
 from compatgate.service.audit.envelope import (
     ExpectedStatement,
     VerificationFailed,
+    make_bundle,
     sign,
     verify,
 )
 from compatgate.service.audit.keys import key_hint, read_keys
-from compatgate.service.audit.sigstore import MEDIA, make_bundle
 
 from .conftest import NOW
 
