@@ -81,7 +81,7 @@ class Surveyor:
         everything = (
             *conditions.find_unusable_targets(snapshot),
             *records.find_upgrades(upgrades, snapshot, now),
-            *records.find_drift(self._nodes.lately.drifted(), snapshot, upgrades),
+            *records.find_drift(self._nodes.group_drift(), snapshot, upgrades),
             *records.find_contradictions(self._runs.warnings()),
             *impossible.conditions,
             *records.find_revoked_in_use(asked, snapshot),

@@ -3,16 +3,15 @@
 Nodes of a large fleet have few different drivers, GPUs and parts. Those that are equal are compared
 once; a question reads from the database only what changed since the question before. Equal moments
 of change are counted in the database: a fleet that was reported at once costs a few rows, however
-large it is. Metrics and notices ask often, so the groups are remembered for a minute.
+large it is.
 """
 
 from __future__ import annotations
 
 import heapq
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 
@@ -24,7 +23,6 @@ from sqlalchemy.orm import Session
 from compatgate.core.request import DriftKind, drift_title
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.service.matrix.snapshots.reader import Snapshots
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.service.nodes import repository as nodes
 from compatgate.service.nodes.comparison import MatrixComparer, NodeComparison, NodeProfile
@@ -40,12 +38,6 @@ _BATCH = 1_000
 NAMED = 8
 """Maximum number of named nodes of a group."""
 _Key = tuple[str, DriftKind, str | None, tuple[str, ...], str | None]
-SECONDS = 60.0
-"""Maximum age of an answer in seconds, because reading a large fleet is slow."""
-_QUICK = 0.1
-"""An answer that took no longer, in seconds, is computed anew after each change."""
-_WORTH = 20.0
-"""An answer that was slow to compute is kept for this multiple of its time."""
 
 
 class FoundChanges(Struct, frozen=True):
@@ -303,31 +295,3 @@ def drift_groups(
         for key, nodes in groups.items()
     ]
     return sorted(drifted, key=lambda one: (-one.nodes, one.target, one.what, one.have or ""))
-
-
-class RecentDrift:
-    """A cache of drift, valid for a minute or until the matrix changes; ``find`` groups nodes."""
-
-    def __init__(self, find: Callable[[], Sequence[DriftGroup]], snapshots: Snapshots) -> None:
-        self._find = find
-        self._snapshots = snapshots
-        self._kept: tuple[Snapshot, float, Sequence[DriftGroup]] | None = None
-        self._took = 0.0
-
-    def drifted(self) -> Sequence[DriftGroup]:
-        """Return the drift groups, the largest first."""
-        snapshot, kept, began = self._snapshots.current(), self._kept, time.monotonic()
-        if kept and kept[0] is snapshot and began < kept[1]:
-            return kept[2]
-        found = self._find()
-        ended = time.monotonic()
-        self._took = ended - began
-        self._kept = (snapshot, ended + SECONDS, found)
-        return found
-
-    def forget(self) -> None:
-        """Forget the cached groups after a report or removal, unless they were slow to compute."""
-        if self._took < _QUICK:
-            self._kept = None
-        elif kept := self._kept:
-            self._kept = (kept[0], min(kept[1], time.monotonic() + _WORTH * self._took), kept[2])

@@ -31,7 +31,6 @@ from compatgate.service.nodes.fleet import (
     ComparedNodes,
     DriftGroup,
     Fleet,
-    RecentDrift,
     drift_groups,
 )
 from compatgate.service.nodes.inventory import NodeInventory
@@ -62,7 +61,6 @@ class Nodes:
         self._kept: MatrixComparer | None = None
         self._fleet = Fleet(database)
         self._grouped: tuple[Any, Sequence[DriftGroup]] | None = None
-        self.lately = RecentDrift(self.group_drift, snapshots)
         self.inventory = NodeInventory(database)
 
     def show(self, name: str, cluster: str | None = None) -> NodeView:
@@ -224,7 +222,6 @@ class Nodes:
                 if detail := audit_details(rows, known):
                     audit.append(session, by, "nodes.report", report.cluster, detail, now)
         if not dry_run:
-            self.lately.forget()
             self.inventory.follow_change()
         return [self._view(row, now) for row in rows]
 
@@ -240,7 +237,6 @@ class Nodes:
             detail = {"driver": row.driver, "gpus": row.gpus, "reason": by.reason}
             subject = f"{row.cluster}/{row.name}"
             audit.append(session, by.author, "node.remove", subject, detail, now)
-        self.lately.forget()
         self.inventory.follow_change()
         return self._view(row, now)
 
