@@ -17,7 +17,7 @@ import yaml
 from compatgate.cli.main import main
 from compatgate.errors import BadInput, NotFound, Unauthorized, Unavailable
 
-SCHEMAS = Path(__file__).parents[4] / "fixtures" / "schemas"
+SCHEMAS = Path(__file__).parents[3] / "fixtures" / "schemas"
 MATRIX = """\
 apiVersion: compatgate.dev/v1
 kind: Target

@@ -15,7 +15,7 @@ from compatgate.cli.main import main
 from compatgate.service.cluster.chart import asked_objects, uses_gpus
 from compatgate.service.cluster.kinds import load_kinds
 
-TABLES = Path(__file__).parents[4] / "conformance" / "admission"
+TABLES = Path(__file__).parents[3] / "conformance" / "admission"
 CASES = [
     case
     for table in ("containers", "targets", "pools")

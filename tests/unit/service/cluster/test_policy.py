@@ -15,7 +15,7 @@ from compatgate.service.cluster.kinds import Kinds, load_kinds
 from compatgate.service.cluster.matching import find_pods, unknown_kind
 from compatgate.service.cluster.pods import declines_gpus, gpu_containers, pods_of
 
-TABLES = Path(__file__).parents[4] / "conformance" / "admission"
+TABLES = Path(__file__).parents[3] / "conformance" / "admission"
 CASES = [
     case
     for table in ("containers", "targets", "pools", "requests")

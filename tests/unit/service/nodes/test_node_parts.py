@@ -25,7 +25,7 @@ from compatgate.service.nodes.repository import NodeRow
 from compatgate.service.nodes.schemas import Report
 from tests.unit.service.nodes.conftest import NOW
 
-ROOT = Path(__file__).parents[5]
+ROOT = Path(__file__).parents[4]
 H100 = [{"gpu": "NVIDIA H100 80GB HBM3", "count": 8}]
 NODE = {"kernel-modules": "open", "fabric-manager": "580.95.05"}
 _KERNEL = "feature.node.kubernetes.io/kernel-version.full"
