@@ -35,7 +35,7 @@ from compatgate.errors import (
 )
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
-from compatgate.service.cluster.schemas import EXAMPLES
+from compatgate.service.cluster.schemas import REVIEW_EXAMPLES
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.far.gate import make_requests
@@ -510,7 +510,7 @@ def test_nodes(call: Call) -> None:
 
 
 def test_a_hook(call: Call) -> None:
-    review = EXAMPLES["pod"]
+    review = REVIEW_EXAMPLES["pod"]
     answer = call("validate_kubernetes", review, timeout="5s")
     assert answer.response.uid == review["request"]["uid"]
     refused = call("validate_kubernetes", {"kind": "AdmissionReview"})

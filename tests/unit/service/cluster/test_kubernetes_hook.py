@@ -23,11 +23,11 @@ from compatgate.service.app import Rooms
 from compatgate.service.cluster.admission import AdmissionOptions
 from compatgate.service.cluster.kinds import load_kinds
 from compatgate.service.cluster.review import parse_timeout
-from compatgate.service.cluster.schemas import EXAMPLES, AdmissionReviewAnswer
+from compatgate.service.cluster.schemas import REVIEW_EXAMPLES, AdmissionReviewAnswer
 
 BY = Authorship("tester", "for the test")
 PATH = "/hooks/kubernetes/validate"
-REVIEW: dict[str, Any] = EXAMPLES["pod"]
+REVIEW: dict[str, Any] = REVIEW_EXAMPLES["pod"]
 UID = REVIEW["request"]["uid"]
 
 
