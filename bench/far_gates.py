@@ -154,7 +154,7 @@ def make_deliveries(rounds: int, per_batch: int) -> list[list[bytes]]:
     from compatgate.kit import clock
     from compatgate.service.gate.decisions.batch_store import Delivery
     from compatgate.service.gate.decisions.batches import WriterChain
-    from compatgate.service.gate.far.log import make_requests
+    from compatgate.service.gate.far.gate import make_requests
     from compatgate.service.gate.questions.decider import NewDecision
 
     ids = [f"vd_{n:032x}" for n in range(200)]
@@ -253,7 +253,7 @@ def measure(args: argparse.Namespace) -> Costs:
 def make_token(url: str) -> str:
     """Return the secret of a far gate's token."""
     from compatgate.kit.database.database import Database
-    from compatgate.service.access.tokens.service import Tokens
+    from compatgate.service.access.tokens import Tokens
 
     database = Database.open(url)
     try:

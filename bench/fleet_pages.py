@@ -35,9 +35,9 @@ from compatgate.kit.database.tables import migrate_schema
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import open_rooms
 from compatgate.service.matrix.proposals.schemas import ProposalRequest
-from compatgate.service.nodes.reports.merging import merge_nodes, reported_nodes
-from compatgate.service.nodes.reports.repository import NodeRow, save_nodes
-from compatgate.service.nodes.reports.schemas import Report
+from compatgate.service.nodes.merging import merge_nodes, reported_nodes
+from compatgate.service.nodes.repository import NodeRow, save_nodes
+from compatgate.service.nodes.schemas import Report
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "support"))
 

@@ -27,7 +27,7 @@ from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delive
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.questions.decider import AnswerRecord
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
-from compatgate.service.nodes.reports.schemas import MAX_NODES, Report
+from compatgate.service.nodes.schemas import MAX_NODES, Report
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 

@@ -6,18 +6,17 @@ To write a new migration: ``python -m compatgate.kit.database.tables "what chang
 from alembic import context
 
 from compatgate.kit.database.tables import Base
-from compatgate.service.access.identity import sessions as identity
-from compatgate.service.access.tokens import repository as tokens
-from compatgate.service.attention.notices import repository as notices
-from compatgate.service.audit.events import repository as audit
+from compatgate.service.access import sessions as identity
+from compatgate.service.access import token_table as tokens
+from compatgate.service.attention import repository as notices
+from compatgate.service.audit import chain as audit
 from compatgate.service.changes.upgrades import models as upgrades
 from compatgate.service.gate.decisions import batches
 from compatgate.service.matrix.documents import models as matrix
 from compatgate.service.matrix.proposals import repository as proposals
-from compatgate.service.nodes.reports import health
-from compatgate.service.nodes.reports import repository as nodes
-from compatgate.service.runs.baselines import repository as baselines
-from compatgate.service.runs.evidence import evidence
+from compatgate.service.nodes import health
+from compatgate.service.nodes import repository as nodes
+from compatgate.service.runs.evidence import baselines, evidence
 from compatgate.service.runs.queue import models as runs
 
 CAPABILITIES = (

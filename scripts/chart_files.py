@@ -12,8 +12,8 @@ from pathlib import Path
 import yaml
 from worker_objects import make_worker_objects
 
-from compatgate.service.cluster.admission.kinds import load_kinds
-from compatgate.service.cluster.admission.manifests import asked_objects
+from compatgate.service.cluster.chart import asked_objects
+from compatgate.service.cluster.kinds import load_kinds
 
 FILES = Path(__file__).parents[1] / "deploy" / "helm" / "compatgate" / "files"
 _HEAD = "# Written by scripts/chart_files.py (`make docs`); do not edit.\n"

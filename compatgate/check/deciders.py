@@ -217,7 +217,7 @@ class DatabaseDecider(ServerDecider):
     def _gate(self) -> Gate:
         from compatgate.catalog import load_facts
         from compatgate.kit.database.opening import open_database
-        from compatgate.service.one_gate import make_gate
+        from compatgate.service.gate.questions.service import make_gate
 
         database, overlays = open_database(self._database, make=False), self._overlays
         return make_gate(database, load_facts(overlays), overlays=overlays)

@@ -20,7 +20,7 @@ from compatgate.kit.clock import iso
 from compatgate.kit.principal import SCOPES
 
 if TYPE_CHECKING:
-    from compatgate.service.access.identity.device_flow import DeviceCode
+    from compatgate.service.access.device_flow import DeviceCode
 
 _WHO = "command line"
 """Author of token changes in a local database, for the audit log."""
@@ -141,7 +141,7 @@ def run_login(args: argparse.Namespace) -> int:
     url = _gate_url(args)
     with make_client(url, stored=False) as gate:
         from compatgate.client.settings import Credential, store_credential
-        from compatgate.service.access.identity.device_flow import sign_in
+        from compatgate.service.access.device_flow import sign_in
 
         described = gate.send(Operations.describe_sign_in.request())
         tokens = sign_in(described, _show)

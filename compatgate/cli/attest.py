@@ -39,17 +39,16 @@ from compatgate.kit.cli.parser import server_of
 from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import command, titled
 from compatgate.kit.clock import now
-from compatgate.service.audit.attestations.envelope import (
-    MAX_ENVELOPE_BYTES,
+from compatgate.service.audit.attestations import SigningOptions
+from compatgate.service.audit.envelope import (
     ExpectedStatement,
     VerificationFailed,
     VerifiedStatement,
+    make_bundle,
     verify,
 )
-from compatgate.service.audit.attestations.keys import read_keys, signer_maker
-from compatgate.service.audit.attestations.service import SigningOptions
-from compatgate.service.audit.attestations.sigstore import make_bundle
-from compatgate.service.audit.attestations.statement import (
+from compatgate.service.audit.keys import MAX_ENVELOPE_BYTES, read_keys, signer_maker
+from compatgate.service.audit.statement import (
     DigestSet,
     digest_set,
     image_digest,

@@ -15,7 +15,7 @@ from compatgate.kit import clock
 from compatgate.kit.cli.options import DATABASE, FORMAT
 from compatgate.kit.cli.output import format_json_time, print_json
 from compatgate.kit.cli.usage import action
-from compatgate.service.attention.reports.formats import render_html, render_markdown
+from compatgate.service.attention.report_formats import render_html, render_markdown
 
 _WHO = "command line"
 
@@ -44,8 +44,8 @@ def _format_report(report: Body) -> str:
 )
 def _delete(args: argparse.Namespace) -> int:
     from compatgate.kit.database.opening import open_database
-    from compatgate.service.recovery.chain.retention import Retention
-    from compatgate.service.recovery.chain.verification import AuditChain
+    from compatgate.service.recovery.retention import Retention
+    from compatgate.service.recovery.verification import AuditChain
 
     if args.older_than:
         age = parse_duration(args.older_than, field="--older-than")

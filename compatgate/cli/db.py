@@ -17,7 +17,7 @@ from compatgate.kit.cli.output import format_time, print_answer
 from compatgate.kit.cli.parser import add_overlays
 from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action, command
-from compatgate.service.recovery.backup.checks import print_checks
+from compatgate.service.recovery.checks import print_checks
 
 if TYPE_CHECKING:
     from compatgate.kit.database.database import Database
@@ -44,7 +44,7 @@ exit status: 0 written, 2 bad input, 3 the database does not answer or is damage
 )
 def run_backup(args: argparse.Namespace) -> int:
     """Write a backup, and say what it holds."""
-    from compatgate.service.recovery.backup.backup import write_backup
+    from compatgate.service.recovery.backup import write_backup
 
     if args.file == "-" and sys.stdout.isatty():
         what = "a backup is binary, and standard output is a terminal"
@@ -88,7 +88,7 @@ exit status: 0 restored, 1 restored with a broken audit chain, 2 refused, 3 no a
 )
 def run_restore(args: argparse.Namespace) -> int:
     """Restore a backup; return 1 if its audit chain is not intact."""
-    from compatgate.service.recovery.backup.restore import RestoreOptions, restore
+    from compatgate.service.recovery.restore import RestoreOptions, restore
 
     options = RestoreOptions(args.force, args.unverified, args.keep_schema)
     report = restore(args.file, args.database, options)
@@ -128,8 +128,8 @@ exit status: 0 sound, 1 a check failed, 2 bad input
 )
 def run_verify(args: argparse.Namespace) -> int:
     """Verify the database or a backup; return 1 if a check failed."""
-    from compatgate.service.recovery.backup.backup import require_file
-    from compatgate.service.recovery.backup.verify import verify_backup, verify_database
+    from compatgate.service.recovery.backup import require_file
+    from compatgate.service.recovery.verify import verify_backup, verify_database
 
     if args.file is not None:
         require_file(args.file)
@@ -270,7 +270,7 @@ exit status: 0 nothing failed, 1 a check failed, 2 bad input
 )
 def run_doctor(args: argparse.Namespace) -> int:
     """Print the checks; return 1 if one failed."""
-    from compatgate.service.recovery.backup.doctor import Subjects, examine
+    from compatgate.service.recovery.doctor import Subjects, examine
 
     read = os.environ.get
     named = [item.strip() for item in read("COMPATGATE_REGISTRIES", "").split(",")]

@@ -31,7 +31,7 @@ from compatgate.kit.cli.terminal import (
 )
 from compatgate.kit.cli.usage import command
 from compatgate.kit.clock import iso
-from compatgate.service.nodes.reports.schemas import MAX_XIDS
+from compatgate.service.nodes.schemas import MAX_XIDS
 
 if TYPE_CHECKING:
     from compatgate.canary.health import Health

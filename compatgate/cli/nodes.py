@@ -20,7 +20,7 @@ from compatgate.kit.cli.output import format_fields, format_json_time, print_ans
 from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.sections import shorten
-from compatgate.service.nodes.reports.schemas import CLUSTER, MAX_NODES
+from compatgate.service.nodes.schemas import CLUSTER, MAX_NODES
 from compatgate.strict_json import DECODE_ERRORS
 
 _NONE = "no nodes yet; report them with: compatgate k8s nodes --report"

@@ -30,12 +30,12 @@ from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import command
 from compatgate.kit.database.opening import open_state_folder
 from compatgate.kit.http.certificates import CertificatePair, load_certificate
-from compatgate.service.cluster.admission.claims import no_claims
-from compatgate.service.cluster.admission.kinds import load_kinds
+from compatgate.service.cluster.claims import no_claims
+from compatgate.service.cluster.kinds import load_kinds
 
 if TYPE_CHECKING:
     from compatgate.service.app import Rooms
-    from compatgate.service.cluster.admission.service import AdmissionOptions
+    from compatgate.service.cluster.admission import AdmissionOptions
     from compatgate.service.gate.decisions.batch_store import CommitMode
     from compatgate.service.gate.far.keeper import BundleKeeper
     from compatgate.service.gate.questions.images import ImageSettings
@@ -188,8 +188,8 @@ def read_certificate(settings: ServeSettings) -> CertificatePair | None:
 
 def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: bool) -> Settings:
     """Return the settings of the web application."""
-    from compatgate.service.access.tokens.browser_sessions import SessionLimits
-    from compatgate.service.attention.notices.worker import read_webhook
+    from compatgate.service.access.browser_sessions import SessionLimits
+    from compatgate.service.attention.worker import read_webhook
     from compatgate.web.service import Settings
 
     overlays, lifetime = settings.args.facts, settings.session_lifetime
@@ -221,9 +221,9 @@ def read_web(settings: ServeSettings, tls: CertificatePair | None, *, local: boo
 
 def read_admission(settings: ServeSettings) -> AdmissionOptions:
     """Return the settings of the admission webhook."""
-    from compatgate.service.cluster.admission.questions import parse_exemptions
-    from compatgate.service.cluster.admission.service import AdmissionOptions
-    from compatgate.service.nodes.kubernetes.connection import ClusterClaims
+    from compatgate.service.cluster.admission import AdmissionOptions
+    from compatgate.service.cluster.questions import parse_exemptions
+    from compatgate.service.nodes.cluster_connection import ClusterClaims
 
     access = settings.claims
     return AdmissionOptions(
@@ -314,8 +314,7 @@ def get_bundle(settings: ServeSettings) -> BundleKeeper:
 
     from compatgate.client.settings import TOKEN, base_of
     from compatgate.service.gate.far.bundles import read_bundle_keys
-    from compatgate.service.gate.far.keeper import BundleKeeper, BundleOptions
-    from compatgate.service.gate.far.log import Central
+    from compatgate.service.gate.far.keeper import BundleKeeper, BundleOptions, Central
 
     import_httpx()
     with naming("--bundle"):

@@ -38,7 +38,7 @@ from compatgate.service.gate.questions.images import (
 )
 
 if TYPE_CHECKING:
-    from compatgate.service.access.identity.settings import IdentitySettings
+    from compatgate.service.access.settings import IdentitySettings
     from compatgate.service.gate.decisions.batch_store import CommitMode
 
 LOOPBACK_SCOPES = "read,gate,plan"
@@ -60,7 +60,7 @@ def read_size(text: str) -> int:
 
 def read_scopes(text: str | None, field: str) -> frozenset[str] | None:
     """Read scopes of callers without a token; None: nothing is stated."""
-    from compatgate.service.access.tokens.service import parse_scopes
+    from compatgate.service.access.tokens import parse_scopes
 
     if text is None:
         return None
@@ -138,8 +138,8 @@ def read_access(named: str | None, field: str) -> ClusterAccess | None:
 
 def read_issuers(path: str | None, field: str) -> IdentitySettings:
     """Read the file of issuers that vouch for people and jobs."""
-    from compatgate.service.access.identity.settings import IdentitySettings
-    from compatgate.service.access.identity.settings_file import read_settings
+    from compatgate.service.access.settings import IdentitySettings
+    from compatgate.service.access.settings_file import read_settings
 
     return read_settings(path, field) if path else IdentitySettings()
 

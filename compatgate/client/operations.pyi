@@ -8,17 +8,16 @@ from compatgate.canary.history import MetricHistory
 from compatgate.client.request import Moment, Request, listing, single, stream
 from compatgate.core.compare.packages import PackagesReport
 from compatgate.kit.http.schemas import Page
-from compatgate.service.access.identity.schemas import (
+from compatgate.service.access.schemas import (
     CallerBody,
     NewSessionBody,
+    NewTokenBody,
     SessionBody,
     SignInBody,
+    TokenBody,
 )
-from compatgate.service.access.tokens.schemas import NewTokenBody, TokenBody
-from compatgate.service.attention.notices.schemas import IncidentBody
-from compatgate.service.attention.reports.schemas import TargetReportBody
-from compatgate.service.audit.attestations.schemas import EnvelopeBody, KeySetBody
-from compatgate.service.audit.events.schemas import AuditBody, ChainBody
+from compatgate.service.attention.schemas import IncidentBody, TargetReportBody
+from compatgate.service.audit.schemas import AuditBody, ChainBody, EnvelopeBody, KeySetBody
 from compatgate.service.changes.comparison.schemas import (
     BacktestRequest,
     DependentsBody,
@@ -33,10 +32,19 @@ from compatgate.service.changes.upgrades.schemas import (
     UpgradeRequest,
     UpgradeSummary,
 )
-from compatgate.service.cluster.admission.schemas import AdmissionReview, AdmissionReviewAnswer
-from compatgate.service.cluster.manifests.schemas import ManifestCheckBody
-from compatgate.service.gate.advice.schemas import SolveBody, SolveRequest, TriageBody
-from compatgate.service.gate.facts.schemas import FactRecord, FactsBody, RuleBody
+from compatgate.service.cluster.schemas import (
+    AdmissionReview,
+    AdmissionReviewAnswer,
+    ManifestCheckBody,
+)
+from compatgate.service.gate.advice.schemas import (
+    FactRecord,
+    FactsBody,
+    RuleBody,
+    SolveBody,
+    SolveRequest,
+    TriageBody,
+)
 from compatgate.service.gate.far.schemas import DeliveryBody, DeliveryRequest
 from compatgate.service.gate.questions.remedies import Resolution
 from compatgate.service.gate.questions.schemas import (
@@ -69,7 +77,7 @@ from compatgate.service.matrix.proposals.schemas import (
     ProposalSummary,
     RevertBody,
 )
-from compatgate.service.nodes.reports.schemas import (
+from compatgate.service.nodes.schemas import (
     DriftBody,
     HealthReport,
     HealthStored,
@@ -77,7 +85,7 @@ from compatgate.service.nodes.reports.schemas import (
     NodeReport,
     NodesReported,
 )
-from compatgate.service.runs.baselines.schemas import BaselineBody, BaselineDetailBody
+from compatgate.service.runs.evidence.schemas import BaselineBody, BaselineDetailBody
 from compatgate.service.runs.queue.schemas import (
     HostBody,
     RunBody,

@@ -19,13 +19,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
-from compatgate.discovery.machine.platforms import (
-    add_vgpu_labels,
-    read_label_parts,
-    read_label_sharing,
-    read_label_texts,
-    recognise_platform,
-)
 from compatgate.discovery.nvidia_smi.report import (
     NODE_LABELS,
     Device,
@@ -34,6 +27,13 @@ from compatgate.discovery.nvidia_smi.report import (
     group_pools,
 )
 from compatgate.discovery.observations import Conflict, ObservedPool
+from compatgate.discovery.platforms import (
+    add_vgpu_labels,
+    read_label_parts,
+    read_label_sharing,
+    read_label_texts,
+    recognise_platform,
+)
 from compatgate.errors import BadInput, quote_error
 
 LARGEST = 512 * 1024 * 1024

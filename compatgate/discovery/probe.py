@@ -22,7 +22,7 @@ from compatgate.core.request import CPU_NAMES
 from compatgate.discovery.driver import KernelDriver, read_kernel_driver, read_nvml
 from compatgate.discovery.findings import select_records
 from compatgate.discovery.libraries import find_libraries, note_unused_compat
-from compatgate.discovery.machine.observe import Root, observe_machine
+from compatgate.discovery.machine import Root, observe_machine
 from compatgate.discovery.node_labels import group_nodes, read_nodes
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import Report, find_disagreements, group_pools

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import find_gpu, resolve_gpu
-from compatgate.discovery.machine.observe import Root
+from compatgate.discovery.machine import Root
 from compatgate.discovery.observations import Observation, ObservedPool
 from compatgate.errors import BadInput
 

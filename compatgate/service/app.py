@@ -1,7 +1,7 @@
 """Construct the services of every room on one database; nothing else does.
 
 Rooms know each other by what they are handed here. A command that asks one question makes a gate
-alone (`compatgate.service.one_gate`): all rooms take longer to import than its answer.
+alone (`make_gate`): all rooms take longer to import than its answer.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ import msgspec
 from compatgate.canary.workloads.library import load_library
 from compatgate.catalog import load_facts
 from compatgate.kit.database.opening import open_database
-from compatgate.service.access.tokens.browser_sessions import BrowserSessions
-from compatgate.service.access.tokens.service import Tokens
-from compatgate.service.attention.notices.service import IncidentService
-from compatgate.service.attention.notices.worker import (
+from compatgate.service.access.browser_sessions import BrowserSessions
+from compatgate.service.access.tokens import Tokens
+from compatgate.service.attention.incidents import IncidentService
+from compatgate.service.attention.worker import (
     IncidentWebhook,
     IncidentWorker,
     WebhookSender,
 )
-from compatgate.service.audit.events.refusals import RefusalLog
-from compatgate.service.audit.events.repository import AuditLog
+from compatgate.service.audit.chain import AuditLog, RefusalLog
 from compatgate.service.changes.comparison.backtests import backtest_edits
 from compatgate.service.changes.comparison.service import plan_upgrade
 from compatgate.service.changes.upgrades.service import Upgrades
@@ -32,16 +31,15 @@ from compatgate.service.gate.far.bundles import BundleSource
 from compatgate.service.gate.far.gate import FarGate, LoggedRefusals, NoDatabase, known_callers
 from compatgate.service.gate.far.keeper import BundleKeeper
 from compatgate.service.gate.far.receiving import DeliveryDesk
-from compatgate.service.gate.questions.service import Gate
+from compatgate.service.gate.questions.service import Gate, make_gate
 from compatgate.service.matrix.documents.revisions import Edit
 from compatgate.service.matrix.documents.service import MatrixService
 from compatgate.service.matrix.proposals.service import ProposalService
 from compatgate.service.matrix.snapshots.reader import Snapshots
-from compatgate.service.nodes.reports.inventory import NoInventory
-from compatgate.service.nodes.reports.service import Nodes
-from compatgate.service.one_gate import make_gate
-from compatgate.service.recovery.chain.verification import AuditChain
-from compatgate.service.runs.baselines.service import BaselineService
+from compatgate.service.nodes.inventory import NoInventory
+from compatgate.service.nodes.service import Nodes
+from compatgate.service.recovery.verification import AuditChain
+from compatgate.service.runs.evidence.baselines import BaselineService
 from compatgate.service.runs.evidence.evidence import StoredEvidence
 from compatgate.service.runs.queue.service import Runs
 from compatgate.service.runs.work.service import WorkDesk

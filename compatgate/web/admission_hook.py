@@ -27,24 +27,24 @@ from compatgate.kit.http.replies import Reply, UnsupportedMediaType
 from compatgate.kit.http.route import JSON, Body, Call, Returns, route
 from compatgate.kit.principal import Principal
 from compatgate.kit.tracing import RequestNote, note_of
-from compatgate.service.cluster.admission.review import (
+from compatgate.service.cluster.admission import (
+    SOURCE,
+    Admission,
+    MustWait,
+    OpenReview,
+    ReviewContext,
+)
+from compatgate.service.cluster.review import (
     Review,
     ReviewAnswer,
     find_uid,
     parse_review,
     parse_timeout,
 )
-from compatgate.service.cluster.admission.schemas import (
-    EXAMPLES,
+from compatgate.service.cluster.schemas import (
+    REVIEW_EXAMPLES,
     AdmissionReview,
     AdmissionReviewAnswer,
-)
-from compatgate.service.cluster.admission.service import (
-    SOURCE,
-    Admission,
-    MustWait,
-    OpenReview,
-    ReviewContext,
 )
 from compatgate.web.auth import authenticate, authorize, cached_sender, note_refusal
 from compatgate.web.question_app import LogWaiters, answer_on_loop
@@ -84,7 +84,7 @@ class Timeout(Struct, frozen=True):
     targets="checked",
     name=_ROUTE,
     query=Timeout,
-    body=Body(AdmissionReview, examples=EXAMPLES, argument="review"),
+    body=Body(AdmissionReview, examples=REVIEW_EXAMPLES, argument="review"),
     returns=Returns(AdmissionReviewAnswer, "The decision; denials also return 200"),
     refusal=AdmissionReviewAnswer,
 )

@@ -18,9 +18,9 @@ from compatgate.kit.http.links import UI_PREFIX
 from compatgate.kit.http.replies import Envelope, Reply
 from compatgate.kit.tracing import note_of
 from compatgate.kit.ui import assets
-from compatgate.service.access.identity.service import Identity
-from compatgate.service.audit.attestations.service import Attestations
-from compatgate.service.cluster.manifests.service import ManifestChecks
+from compatgate.service.access.identity import Identity
+from compatgate.service.audit.attestations import Attestations
+from compatgate.service.cluster.manifest_checks import ManifestChecks
 from compatgate.service.runs.queue import logs
 from compatgate.web import metrics
 from compatgate.web.admission_hook import DESK, AdmissionDesk
@@ -92,13 +92,13 @@ def install_short_links(app: Flask, service: Service) -> None:
         return Response(status=302, headers={"Location": place, "Vary": "Accept"})
 
     def jwks() -> Response:
-        from compatgate.service.audit.attestations.keys import MEDIA
+        from compatgate.service.audit.keys import MEDIA
 
         return to_response(Reply(service.attestations.key_set(), media=MEDIA))
 
     def pem() -> Response:
         """Return the public keys in PEM, as openssl and cosign read them."""
-        from compatgate.service.audit.attestations.keys import PEM_MEDIA
+        from compatgate.service.audit.keys import PEM_MEDIA
 
         if not (keys := service.attestations.key_pem()):
             raise NotFound

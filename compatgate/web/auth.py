@@ -17,7 +17,7 @@ from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.replies import HttpError
 from compatgate.kit.principal import AccessRefused
 from compatgate.kit.tracing import note_of
-from compatgate.service.access.tokens.browser_sessions import (
+from compatgate.service.access.browser_sessions import (
     NewBrowserSession,
     form_token,
     is_form_token,
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from compatgate.core.rule import Verdict
     from compatgate.kit.http.route import TargetLimit
     from compatgate.kit.principal import Principal
-    from compatgate.service.access.identity.service import Identity
-    from compatgate.service.access.tokens.service import Tokens
+    from compatgate.service.access.identity import Identity
+    from compatgate.service.access.tokens import Tokens
     from compatgate.web.service import Service
 
 _HINT = (

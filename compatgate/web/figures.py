@@ -152,7 +152,7 @@ class StateCollector:
     def _read_stored(self) -> StoredFigures:
         queue = self._rooms.runs.queue_state()
         drifted: Counter[tuple[str, DriftKind]] = Counter()
-        for group in self._rooms.nodes.lately.drifted():
+        for group in self._rooms.nodes.group_drift():
             drifted[group.target, group.what] += group.nodes
         counts = self._rooms.incidents.count()
         incidents: dict[tuple[str, str], int] = {

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, NoReturn, Self
 from compatgate.gate_client import import_httpx, make_client
 from compatgate.kit.cli.options import user_name
 from compatgate.kit.principal import Principal
-from compatgate.service.access.tokens.service import Tokens
+from compatgate.service.access.tokens import Tokens
 from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.gate.questions.service import Gate
 
 if TYPE_CHECKING:
     from compatgate.client import Client
     from compatgate.kit.database.database import Database
-    from compatgate.service.audit.attestations.service import SigningOptions
+    from compatgate.service.audit.attestations import SigningOptions
     from compatgate.service.gate.questions.decider import AnswerRecord
     from compatgate.service.gate.questions.images import ImageSettings
 
@@ -110,7 +110,7 @@ def _client(
     rooms: Rooms, token: str, overlays: Sequence[str] | None, signing: SigningOptions | None
 ) -> Client:
     import_httpx()  # before Flask, whose imports would have it load its own command line
-    from compatgate.service.audit.attestations.service import SigningOptions
+    from compatgate.service.audit.attestations import SigningOptions
     from compatgate.web.app import create_app
     from compatgate.web.service import Settings
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from compatgate.core.rule import Verdict
     from compatgate.kit.principal import Principal
     from compatgate.kit.tracing import RequestKind
-    from compatgate.service.cluster.admission.schemas import ReviewOutcome
+    from compatgate.service.cluster.schemas import ReviewOutcome
     from compatgate.service.matrix.snapshots.snapshot import Snapshot
 
 _SHORT = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0)

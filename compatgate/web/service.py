@@ -16,18 +16,18 @@ from compatgate.kit.http.replies import unexpected_error
 from compatgate.kit.http.route import RequestSettings
 from compatgate.kit.http.signatures import Secret
 from compatgate.kit.principal import anonymous_principal
-from compatgate.service.access.identity.settings import IdentitySettings
-from compatgate.service.access.tokens.browser_sessions import SessionLimits
-from compatgate.service.attention.notices.worker import IncidentWebhook
-from compatgate.service.audit.attestations.service import SigningOptions
-from compatgate.service.cluster.admission.kinds import load_kinds
-from compatgate.service.cluster.admission.service import AdmissionOptions
+from compatgate.service.access.browser_sessions import SessionLimits
+from compatgate.service.access.settings import IdentitySettings
+from compatgate.service.attention.worker import IncidentWebhook
+from compatgate.service.audit.attestations import SigningOptions
+from compatgate.service.cluster.admission import AdmissionOptions
+from compatgate.service.cluster.kinds import load_kinds
 
 if TYPE_CHECKING:
     from compatgate.kit.http.limits import RequestLimits
-    from compatgate.service.access.identity.service import Identity
+    from compatgate.service.access.identity import Identity
     from compatgate.service.app import Rooms
-    from compatgate.service.audit.attestations.service import Attestations
+    from compatgate.service.audit.attestations import Attestations
     from compatgate.web.metrics import Metrics
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from compatgate.kit.database.database import Database, display_url, resolve_url
 from compatgate.kit.database.opening import Upgrade, open_state_folder, prepare_to_serve
 from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.kit.principal import Authorship
-from compatgate.service.access.tokens.service import NewToken
+from compatgate.service.access.tokens import NewToken
 from compatgate.service.app import Rooms
 from compatgate.service.gate.decisions.batch_store import CommitMode
 from compatgate.service.gate.decisions.batches import append_anchor
@@ -26,11 +26,11 @@ from compatgate.service.gate.decisions.last_known import LastKnown, LostMatrix, 
 from compatgate.service.gate.decisions.outages import MAX_STALE, OutageOptions
 from compatgate.service.gate.decisions.spool import SPOOL_BYTES, SpoolOptions
 from compatgate.service.gate.questions.images import ImageSettings
+from compatgate.service.gate.questions.service import make_gate
 from compatgate.service.gate.questions.verdict_bodies import DICTIONARIES, load_dictionary
 from compatgate.service.gate.questions.wheels import WheelSettings
 from compatgate.service.matrix.documents.imports import ImportResult
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.one_gate import make_gate
 from compatgate.web.computing import ComputingProcess, preload
 
 AUTHOR = "serve"

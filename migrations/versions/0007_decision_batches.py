@@ -18,8 +18,8 @@ from compatgate.core.performance import sha256
 from compatgate.kit import clock
 from compatgate.kit.clock import iso
 from compatgate.kit.database.tables import BigKey, UtcTime
-from compatgate.service.access.tokens.repository import digest_token
-from compatgate.service.audit.events import repository as audit
+from compatgate.service.access.token_table import digest_token
+from compatgate.service.audit import chain as audit
 from compatgate.service.gate.decisions.batches import NUMBERS, decode_claims, encode_values
 from compatgate.service.gate.questions.verdict_bodies import read_body
 

@@ -21,13 +21,13 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
-from compatgate.service.cluster.admission.claims import read_claims
-from compatgate.service.cluster.admission.kinds import load_kinds
-from compatgate.service.cluster.admission.matching import find_pods
-from compatgate.service.cluster.admission.pods import gpu_containers
-from compatgate.service.cluster.admission.questions import make_questions
-from compatgate.service.cluster.admission.service import AdmissionOptions, placement_matrix
-from compatgate.service.one_gate import make_gate
+from compatgate.service.cluster.admission import AdmissionOptions, placement_matrix
+from compatgate.service.cluster.claims import read_claims
+from compatgate.service.cluster.kinds import load_kinds
+from compatgate.service.cluster.matching import find_pods
+from compatgate.service.cluster.pods import gpu_containers
+from compatgate.service.cluster.questions import make_questions
+from compatgate.service.gate.questions.service import make_gate
 from compatgate.web.app import create_app
 from compatgate.web.service import Settings
 

@@ -22,7 +22,7 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
-from compatgate.service.one_gate import make_gate
+from compatgate.service.gate.questions.service import make_gate
 from compatgate.web.app import create_app
 from compatgate.web.deploy_hooks.questions import TYPES
 from compatgate.web.service import Settings

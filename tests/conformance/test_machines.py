@@ -13,10 +13,10 @@ from compatgate.catalog import load_facts
 from compatgate.core.facts import Facts
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.node import read_node
-from compatgate.discovery.machine.observe import observe_machine
-from compatgate.discovery.machine.platforms import read_label_parts
+from compatgate.discovery.machine import observe_machine
 from compatgate.discovery.node_labels import label_platform, read_nodes
 from compatgate.discovery.observations import ObservedPool
+from compatgate.discovery.platforms import read_label_parts
 from compatgate.discovery.probe import Probe, probe_labels, probe_output
 from compatgate.errors import BadInput
 

@@ -18,13 +18,13 @@ from test_admission import CASES, PATH, SETTINGS, client, review_of, rooms  # no
 
 from compatgate.core.facts import Facts
 from compatgate.service.app import Rooms
-from compatgate.service.cluster.admission.kinds import load_kinds
-from compatgate.service.cluster.admission.review import ReviewAnswer
-from compatgate.service.cluster.admission.service import AdmissionOptions
-from compatgate.service.cluster.manifests.documents import Manifest, may_have_pods, read_manifests
-from compatgate.service.cluster.manifests.reports import CheckedManifest, make_answers
-from compatgate.service.cluster.manifests.schemas import ObjectAnswer
-from compatgate.service.cluster.manifests.service import BundleGate, ManifestChecks
+from compatgate.service.cluster.admission import AdmissionOptions
+from compatgate.service.cluster.kinds import load_kinds
+from compatgate.service.cluster.manifest_checks import BundleGate, ManifestChecks
+from compatgate.service.cluster.manifest_reports import CheckedManifest, make_answers
+from compatgate.service.cluster.manifests import Manifest, may_have_pods, read_manifests
+from compatgate.service.cluster.review import ReviewAnswer
+from compatgate.service.cluster.schemas import ObjectAnswer
 from compatgate.service.matrix.snapshots.snapshot import load_bundle
 
 NEW = [case.values[0] for case in CASES]

@@ -19,8 +19,8 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
+from compatgate.service.gate.questions.service import make_gate
 from compatgate.service.matrix.documents.schemas import ENTRY, TARGET, WAIVER
-from compatgate.service.one_gate import make_gate
 from compatgate.web.app import create_app
 from compatgate.web.openapi import describe_api
 from compatgate.web.routes import HOOKS, ROUTES, TAGS

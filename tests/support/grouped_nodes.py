@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.nodes.reports.comparison import NodeView
-from compatgate.service.nodes.reports.fleet import ComparedNodes, DriftGroup, drift_groups
+from compatgate.service.nodes.comparison import NodeView
+from compatgate.service.nodes.fleet import ComparedNodes, DriftGroup, drift_groups
 
 
 def group_views(views: Iterable[NodeView], snapshot: Snapshot, **asked: Any) -> list[DriftGroup]:

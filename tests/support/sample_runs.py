@@ -73,7 +73,7 @@ def step(said: Report | None = None, **changes: Any) -> StepResult:
 
 def propose_samples(rooms: Rooms, ground: BaselineKey, *runs: str, note: str = "") -> int:
     """Store a version that rests on samples, as an earlier release did; return its id."""
-    from compatgate.service.runs.baselines.repository import latest_version, propose_version
+    from compatgate.service.runs.evidence.baselines import latest_version, propose_version
 
     key = (ground.workload, ground.sku, ground.family, "time")
     found = [(f"{run}:gemm-0", Samples("time", "ms", (values(),))) for run in runs]

@@ -22,10 +22,10 @@ from compatgate.errors import CompatgateError, Conflict
 from compatgate.kit import clock
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms, open_rooms
-from compatgate.service.audit.events import repository as audit
+from compatgate.service.audit import chain as audit
 from compatgate.service.changes.upgrades.schemas import UpgradeRequest
 from compatgate.service.matrix.proposals.repository import add_event, find_proposal
-from compatgate.service.nodes.reports.schemas import Report as NodesReport
+from compatgate.service.nodes.schemas import Report as NodesReport
 
 LINE = (
     "hostile<script>hostile()</script>\"'><img src=x onerror=hostile()><hostile hostile=1>"

@@ -10,7 +10,7 @@ import msgspec
 
 from compatgate.kit import clock
 from compatgate.service.app import Rooms
-from compatgate.service.nodes.reports.schemas import MAX_NODES, Report
+from compatgate.service.nodes.schemas import MAX_NODES, Report
 
 NODES = 512
 DRIFTED = ("gpu-017", "gpu-203", "gpu-380")

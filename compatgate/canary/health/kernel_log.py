@@ -25,7 +25,7 @@ from compatgate.core.facts.errors import ErrorTable
 from compatgate.core.facts.xid import XidTable
 from compatgate.core.versions import Version
 from compatgate.discovery.driver import PROC, SYS, read_kernel_driver
-from compatgate.discovery.machine.observe import Root
+from compatgate.discovery.machine import Root
 from compatgate.errors import Unavailable, quote_error
 
 KMSG = "/dev/kmsg"

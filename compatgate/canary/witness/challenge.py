@@ -19,7 +19,7 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -78,18 +78,11 @@ class SignedOutput:
     ``files`` of the image, path to digest, are those that the program must show.
     """
 
-    def __init__(
-        self,
-        reader: OutputReader,
-        workload: Workload,
-        challenge: str,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, reader: OutputReader, workload: Workload, challenge: str) -> None:
         self._reader = reader
         self._workload = workload
         self._challenge = challenge
-        self._clock = clock
-        self._began = clock()
+        self._began = time.monotonic()
         self._rest = bytearray()
         self._skipping = False
         self._signed = 0
@@ -148,7 +141,7 @@ class SignedOutput:
             other_image += f"{', '.join(other)} is another file or missing"
         witness = Witness(
             assurance="challenged" if self._signed else "self-reported",
-            wall_s=self._clock() - self._began,
+            wall_s=time.monotonic() - self._began,
             signed=self._signed,
             proofs=tuple(sorted(self._proofs)),
             contradictions=tuple(contradictions),
@@ -180,7 +173,7 @@ class SignedOutput:
         if number != self._signed + 1:
             self._problems.append(f"line {self._signed + 1} of the harness is followed by {number}")
         self._signed = number
-        elapsed = self._clock() - self._began
+        elapsed = time.monotonic() - self._began
         if seconds > elapsed * (1 + _SLACK) + _SLACK_S:
             self._contradictions.append(
                 f"it says that {seconds:.1f} s had passed, and {elapsed:.1f} s had"

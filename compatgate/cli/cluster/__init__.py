@@ -13,8 +13,8 @@ from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
 from compatgate.kit.cli.usage import action
 from compatgate.kit.kubernetes import ClusterAccess, ClusterApi
-from compatgate.service.cluster.admission.kinds import load_kinds
-from compatgate.service.cluster.admission.manifests import asked_objects
+from compatgate.service.cluster.chart import asked_objects
+from compatgate.service.cluster.kinds import load_kinds
 
 CLUSTER = """\
 cluster:
@@ -92,7 +92,7 @@ example:
 )
 def run_webhook(args: argparse.Namespace) -> int:
     """Set the policy."""
-    from compatgate.service.nodes.kubernetes.webhook import (
+    from compatgate.service.nodes.webhook import (
         read_webhook,
         set_policy,
         wait_until_ready,

@@ -25,9 +25,9 @@ from compatgate.kit.cli.output import name_input, print_json, read_bytes
 from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import today
-from compatgate.service.cluster.admission.kinds import load_kinds
-from compatgate.service.cluster.admission.questions import parse_exemptions
-from compatgate.service.nodes.kubernetes.connection import (
+from compatgate.service.cluster.kinds import load_kinds
+from compatgate.service.cluster.questions import parse_exemptions
+from compatgate.service.nodes.cluster_connection import (
     ClusterClaims,
     list_nodes,
     make_reports,
@@ -35,7 +35,7 @@ from compatgate.service.nodes.kubernetes.connection import (
 )
 
 if TYPE_CHECKING:
-    from compatgate.service.nodes.kubernetes.audit import AuditOptions, PodResult
+    from compatgate.service.nodes.cluster_audit import AuditOptions, PodResult
 
 _PATIENCE_S = 120.0
 """Timeout in seconds; the gate may have to read images first."""
@@ -72,7 +72,7 @@ examples:
 )
 def run(args: argparse.Namespace) -> int:
     """Audit once, or repeatedly."""
-    from compatgate.service.nodes.kubernetes.audit import AuditOptions
+    from compatgate.service.nodes.cluster_audit import AuditOptions
 
     exemptions = parse_exemptions(args.exempt)
     options = AuditOptions(load_kinds(args.kinds), args.unmatched, exemptions)
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _audit_once(args: argparse.Namespace, options: AuditOptions) -> int:
-    from compatgate.service.nodes.kubernetes.audit import audit_pods, list_running_pods
+    from compatgate.service.nodes.cluster_audit import audit_pods, list_running_pods
 
     with connect_cluster(args) as api, gate_of(args, patience_s=_PATIENCE_S) as gate:
         options = replace(options, claims=ClusterClaims(api).of)
@@ -96,7 +96,7 @@ def _audit_once(args: argparse.Namespace, options: AuditOptions) -> int:
 
 
 class _Previews:
-    """Decisions that are not logged; see `compatgate.service.nodes.kubernetes.audit.Gatekeeper`."""
+    """Decisions that are not logged; see `compatgate.service.nodes.cluster_audit.Gatekeeper`."""
 
     def __init__(self, gate: Client) -> None:
         self._gate = gate

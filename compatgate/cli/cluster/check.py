@@ -38,20 +38,20 @@ from compatgate.formats.reports import open_reports
 from compatgate.gate_client import ask, make_client
 from compatgate.kit.cli.terminal import say
 from compatgate.kit.cli.usage import action, titled
-from compatgate.service.cluster.admission.kinds import Kinds, load_kinds
-from compatgate.service.cluster.admission.questions import parse_exemptions
-from compatgate.service.cluster.admission.service import AdmissionOptions
-from compatgate.service.cluster.manifests.documents import (
+from compatgate.service.cluster.admission import AdmissionOptions
+from compatgate.service.cluster.kinds import Kinds, load_kinds
+from compatgate.service.cluster.manifest_checks import BundleGate, ManifestChecks
+from compatgate.service.cluster.manifests import (
     DEFAULT_NAMESPACE,
     Manifests,
     read_manifests,
 )
-from compatgate.service.cluster.manifests.schemas import ObjectAnswer
-from compatgate.service.cluster.manifests.service import BundleGate, ManifestChecks
+from compatgate.service.cluster.questions import parse_exemptions
+from compatgate.service.cluster.schemas import ObjectAnswer
 
 if TYPE_CHECKING:
-    from compatgate.service.cluster.admission.service import UnmatchedPolicy
-    from compatgate.service.cluster.manifests.reports import CheckedManifest
+    from compatgate.service.cluster.admission import UnmatchedPolicy
+    from compatgate.service.cluster.manifest_reports import CheckedManifest
 
 _NAMESPACE = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _FOR_THE_OBJECT = (400, 413, 422)
@@ -105,7 +105,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_all(args: argparse.Namespace) -> int:
-    from compatgate.service.cluster.manifests.reports import make_answers
+    from compatgate.service.cluster.manifest_reports import make_answers
 
     inputs = (*args.files, *args.kinds, args.bundle)
     reports = open_reports(args.format, args.output, inputs)
@@ -137,7 +137,7 @@ def _check(
     mistakes: list[CompatgateError],
 ) -> list[CheckedManifest]:
     """Ask about each object; after the first that nobody answers, ask no more."""
-    from compatgate.service.cluster.manifests.reports import CheckedManifest, apply_unmatched
+    from compatgate.service.cluster.manifest_reports import CheckedManifest, apply_unmatched
 
     checked: list[CheckedManifest] = []
     why = ""

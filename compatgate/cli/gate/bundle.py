@@ -17,7 +17,7 @@ from compatgate.kit import clock
 from compatgate.kit.cli.options import DATABASE, FORMAT, repeat
 from compatgate.kit.cli.output import print_answer, read_bytes, write_output
 from compatgate.kit.cli.usage import action
-from compatgate.service.audit.attestations.keys import signer_maker
+from compatgate.service.audit.keys import signer_maker
 from compatgate.service.matrix.snapshots.snapshot import LARGEST_BUNDLE, load_bundle
 
 _PULL_S = 60.0

@@ -363,12 +363,11 @@ def read_folder(
     most_bytes: int,
     platform: str = "linux/amd64",
     options: ImageOptions | None = None,
-    deadline_s: float = DEADLINE_S,
 ) -> ImageFolder:
     """Read a folder out of an image in its registry."""
     options = options or ImageOptions()
     name = parse_reference(reference)
-    with Deadline(deadline_s) as deadline, Transport(options, deadline) as transport:
+    with Deadline(DEADLINE_S) as deadline, Transport(options, deadline) as transport:
         (found, *_) = resolve_images(
             list_registries(name, transport, options), name, parse_platform(platform), deadline
         ).images

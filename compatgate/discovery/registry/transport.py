@@ -214,13 +214,10 @@ class Response:
 
 
 class Transport:
-    """A transport to registries and token services; several ``attempts`` where they do no harm."""
+    """A transport to registries and token services; several attempts where they do no harm."""
 
-    def __init__(
-        self, options: ImageOptions, deadline: Deadline, attempts: int = _ATTEMPTS
-    ) -> None:
+    def __init__(self, options: ImageOptions, deadline: Deadline) -> None:
         self.deadline = deadline
-        self._attempts = attempts
         self.bytes_read = 0
         self._options = options
         self._guard = AddressGuard(options)
@@ -272,8 +269,8 @@ class Transport:
     def _send(self, url: str, headers: dict[str, str], body: bytes | None, method: str) -> Response:
         """Send one request; retry failed connections and busy servers."""
         self._guard.check_name(url)
-        for attempt in range(self._attempts):
-            last = attempt == self._attempts - 1
+        for attempt in range(_ATTEMPTS):
+            last = attempt == _ATTEMPTS - 1
             self.deadline.check(f"asking {_host(url)}")
             try:
                 response = self._send_once(url, headers, body, method)

@@ -7,7 +7,7 @@ page begins: rows added meanwhile do not shift it, and a late page costs as litt
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Generic, TypeVar
 
@@ -131,6 +131,16 @@ def to_plain(row: Struct) -> dict[str, Any]:
     """Return a row as plain data, times as text."""
     body = msgspec.structs.asdict(row)
     return {k: iso(v) if isinstance(v, datetime) else v for k, v in body.items()}
+
+
+def narrow(
+    query: Any, equal: Mapping[Any, Any], *, at: Any = None, since: Any = None, until: Any = None
+) -> Any:
+    """Return a query with the filters that are stated: values of columns, and a period."""
+    wanted = [column == value for column, value in equal.items() if value not in (None, "")]
+    wanted += [at >= since] if since else []
+    wanted += [at <= until] if until else []
+    return query.where(*wanted)
 
 
 class Page(Struct, Generic[T], frozen=True):

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import Struct
 from sqlalchemy.exc import ProgrammingError
@@ -39,6 +39,34 @@ _RETRY_SECONDS = 1.0
 _log = logging.getLogger("compatgate.database")
 Look = Callable[[Callable[[], None]], None]
 """Reads the database; calls its argument once the database has answered, before it reads more."""
+
+
+class Keeper(Protocol):
+    """Looks at what a gate rests on in a thread of its own, and brings the news into memory.
+
+    Requests read memory alone then: snapshots (`Snapshots.take`) and tokens (`Tokens.know`).
+    """
+
+    def check(self) -> None:
+        """Look at the database if a look is due; wait a moment at most."""
+
+    def check_now(self) -> bool:
+        """Look at the database and its tokens, and return whether that was done in a moment."""
+
+    def expire(self) -> None:
+        """Make a look at the database due."""
+
+    def follow_change(self) -> None:
+        """Wait until a change that this process has made is in memory."""
+
+    def is_recent(self) -> bool:
+        """Return whether memory is recent enough to answer without a look at the database."""
+
+    def is_away(self) -> bool:
+        """Return whether the database is unavailable."""
+
+    def require_usable(self) -> None:
+        """Raise `Unavailable` if the snapshot is too old to decide on."""
 
 
 class Outage(Struct, frozen=True):

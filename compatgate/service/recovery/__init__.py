@@ -1,1 +1,1 @@
-"""Back up, verify and repair the whole of the stored state."""
+"""Back up, restore and verify databases, walk the audit chain, and diagnose installations."""

@@ -29,7 +29,7 @@ from compatgate.kit.http.route import Body, Call, Method, Returns, Route, route
 from compatgate.kit.kubernetes import to_one_line
 from compatgate.kit.principal import Principal
 from compatgate.service.changes.comparison.service import answer_what_if
-from compatgate.service.cluster.admission.review import parse_timeout
+from compatgate.service.cluster.review import parse_timeout
 from compatgate.service.gate.questions.service import Gate
 from compatgate.web.auth import (
     authenticate,

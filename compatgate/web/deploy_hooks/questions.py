@@ -22,7 +22,7 @@ from compatgate.core.versions import parse_version
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput
 from compatgate.kit.kubernetes import read_mapping, read_text, to_one_line
-from compatgate.service.cluster.admission.matching import TARGET
+from compatgate.service.cluster.matching import TARGET
 
 KEYS = ("target", "pool", "stack", "image", "set")
 _TEXT_KEYS = ("pool", "stack", "set")

@@ -28,8 +28,8 @@ from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.links import API_PREFIX, link
 from compatgate.kit.http.requests import parse_query
 from compatgate.service.gate.advice.api import name_causes
+from compatgate.service.gate.advice.cells import PlaceAnswers, answer_places
 from compatgate.service.gate.advice.schemas import MAX_PASTE
-from compatgate.service.gate.cells.cells import PlaceAnswers, answer_places
 from compatgate.service.gate.questions.api import parse_matrix_time
 from compatgate.service.gate.questions.decider import resolve_target
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, page

@@ -20,8 +20,8 @@ from compatgate.kit.http.schemas import Filter
 from compatgate.kit.principal import Authorship
 from compatgate.kit.ui.filters import count_things
 from compatgate.kit.ui.tables import Cell, PagedTableQuery, list_rows, make_list_table
-from compatgate.service.attention.notices.schemas import IncidentBody
-from compatgate.service.attention.notices.service import member_link
+from compatgate.service.attention.incidents import member_link
+from compatgate.service.attention.schemas import IncidentBody
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, listing, page, read_action
 from compatgate.web.pages.decisions import deciding_finding
 

@@ -21,7 +21,7 @@ from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.kit import clock
 from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.ui.tables import Cell, Column, EmptyNotice, Table, TableQuery
-from compatgate.service.gate.cells.cells import (
+from compatgate.service.gate.advice.cells import (
     CellColumns,
     CellSection,
     CellTable,

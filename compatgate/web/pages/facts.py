@@ -35,8 +35,8 @@ from compatgate.kit.ui.tables import (
     fetch_rows,
     make_table,
 )
-from compatgate.service.gate.facts.api import read_records, read_tables
-from compatgate.service.gate.facts.schemas import FactRecord, FactTable
+from compatgate.service.gate.advice.api import read_records, read_tables
+from compatgate.service.gate.advice.schemas import FactRecord, FactTable
 from compatgate.web.page import HtmlPage, PageRequest, listing, page
 
 if TYPE_CHECKING:

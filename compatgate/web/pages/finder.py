@@ -31,7 +31,7 @@ from compatgate.kit import clock
 from compatgate.kit.http.links import link
 from compatgate.service.app import Rooms
 from compatgate.service.gate.advice.api import name_causes
-from compatgate.service.gate.cells.cells import PlaceAnswers, answer_places
+from compatgate.service.gate.advice.cells import PlaceAnswers, answer_places
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
 from compatgate.web.page import NAVIGATION, HtmlPage, PageRequest, Redirect, page
 from compatgate.web.pages.ask import LONGEST_PASTE, fill_question, read_text

@@ -14,9 +14,9 @@ from compatgate.kit.clock import parse_moment
 from compatgate.kit.http.links import link
 from compatgate.kit.ui.filters import format_compact
 from compatgate.kit.ui.tables import Cell, list_rows, make_list_table, make_page_query
-from compatgate.service.attention.reports.formats import arrange
-from compatgate.service.attention.reports.service import make_report
-from compatgate.service.audit.events.schemas import AuditBody, AuditFilters
+from compatgate.service.attention.report_formats import arrange
+from compatgate.service.attention.reports import make_report
+from compatgate.service.audit.schemas import AuditBody, AuditFilters
 from compatgate.web.page import HtmlPage, PageRequest, listing, page
 
 AuditQuery = make_page_query(AuditFilters)

@@ -29,7 +29,7 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
-from compatgate.service.gate.cells.pairs import Pair, list_entry_pairs, shared_fit_cache
+from compatgate.service.gate.advice.pairs import Pair, list_entry_pairs, shared_fit_cache
 from compatgate.service.matrix.documents.models import StoredDocument
 from compatgate.service.matrix.documents.schemas import EntryFilters, RevisionBody, RevisionFilters
 from compatgate.service.matrix.documents.service import STATUS_VERBS

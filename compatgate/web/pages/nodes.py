@@ -27,8 +27,8 @@ from compatgate.kit.ui.tables import (
 )
 from compatgate.service.changes.comparison.service import answer_what_if
 from compatgate.service.matrix.documents.models import Target
-from compatgate.service.nodes.reports.comparison import NodeView
-from compatgate.service.nodes.reports.details import (
+from compatgate.service.nodes.comparison import NodeView
+from compatgate.service.nodes.details import (
     ORDER,
     PoolComparison,
     compare_pools,
@@ -37,9 +37,9 @@ from compatgate.service.nodes.reports.details import (
     single_pool,
     target_matches,
 )
-from compatgate.service.nodes.reports.fleet import DriftGroup
-from compatgate.service.nodes.reports.reports import format_gpus
-from compatgate.service.nodes.reports.schemas import DriftFilters, GpusBody, NodeFilters
+from compatgate.service.nodes.fleet import DriftGroup
+from compatgate.service.nodes.reports import format_gpus
+from compatgate.service.nodes.schemas import DriftFilters, GpusBody, NodeFilters
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, listing, page
 
 STATES: dict[DriverState, str] = {"blessed": "pass", "not-blessed": "fail", "unknown": "unknown"}

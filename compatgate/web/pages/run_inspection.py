@@ -25,8 +25,7 @@ from compatgate.canary.run import Check, Env, Metric, Report, Witness
 from compatgate.canary.workload import name_content
 from compatgate.errors import BadInput
 from compatgate.kit.database.tables import MAX_LIMIT
-from compatgate.service.runs.baselines.repository import BaselineRow
-from compatgate.service.runs.baselines.service import BaselineService
+from compatgate.service.runs.evidence.baselines import BaselineRow, BaselineService
 from compatgate.service.runs.queue.models import PastStep, RunRow, StepRow
 from compatgate.service.runs.queue.service import RunDetail, Runs
 from compatgate.web.pages.run_history import RunMark, mark_runs

@@ -33,9 +33,9 @@ from compatgate.kit.ui.preferences import (
     zone_names,
 )
 from compatgate.kit.ui.tables import Act, Cell, PagedTableQuery, fetch_rows, make_list_table
-from compatgate.service.access.tokens.browser_sessions import NewBrowserSession
-from compatgate.service.access.tokens.repository import TokenRow
-from compatgate.service.access.tokens.service import NewToken
+from compatgate.service.access.browser_sessions import NewBrowserSession
+from compatgate.service.access.token_table import TokenRow
+from compatgate.service.access.tokens import NewToken
 from compatgate.web import auth
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, listing, page
 from compatgate.web.service import base_url
@@ -195,7 +195,7 @@ def _go(place: str) -> Any:
 @page("/sign-in/issuer", scope=None, query=NextPage)
 def begin_sign_in(ask: PageRequest[NextPage]) -> Any:
     """Send the browser to the issuer; a cookie keeps what its answer must match."""
-    from compatgate.service.access.identity.people import SIGN_IN_SECONDS
+    from compatgate.service.access.people import SIGN_IN_SECONDS
 
     people = ask.service.identity.require_people()
     place = local_path(ask.query.next) or link()
@@ -212,7 +212,7 @@ def begin_sign_in(ask: PageRequest[NextPage]) -> Any:
 @page("/sign-in/done", scope=None, query=AnyQuery)
 def finish_sign_in(ask: PageRequest[AnyQuery]) -> Any:
     """Open a session with the issuer's answer, and go to the page that was asked for."""
-    from compatgate.service.access.identity.people import Response
+    from compatgate.service.access.people import Response
 
     people = ask.service.identity.require_people()
     place = link()
@@ -253,7 +253,7 @@ def _redirect_uri(ask: PageRequest[Any]) -> str:
 
 
 def _read_attempt() -> Any:
-    from compatgate.service.access.identity.people import Attempt
+    from compatgate.service.access.people import Attempt
 
     kept = request.cookies.get(auth.cookie_name(_ATTEMPT_COOKIE), "")[:8192]
     try:

@@ -27,8 +27,8 @@ from compatgate.kit.ui.tables import (
     make_page_query,
     make_table,
 )
-from compatgate.service.runs.baselines.repository import BaselineRow
-from compatgate.service.runs.baselines.schemas import BaselineFilters
+from compatgate.service.runs.evidence.baselines import BaselineRow
+from compatgate.service.runs.evidence.schemas import BaselineFilters
 from compatgate.service.runs.queue.models import HostRow
 from compatgate.service.runs.queue.schemas import HostFilters
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, listing, page

@@ -22,7 +22,7 @@ from compatgate.kit.ui.tables import (
     make_table,
 )
 from compatgate.service.changes.comparison.service import report_on_packages
-from compatgate.service.gate.cells.pairs import (
+from compatgate.service.gate.advice.pairs import (
     Pair,
     format_constraints,
     list_target_pairs,

@@ -14,11 +14,11 @@ from compatgate.catalog import load_facts
 from compatgate.discovery.drafts import read_drafts
 from compatgate.discovery.probe import probe_labels
 from compatgate.kit.kubernetes import read_mapping
-from compatgate.service.cluster.admission.kinds import load_kinds
-from compatgate.service.nodes.kubernetes.audit import pod_of
-from compatgate.service.nodes.kubernetes.connection import make_reports, parse_nodes
-from compatgate.service.nodes.reports.merging import reported_nodes
-from compatgate.service.nodes.reports.schemas import Report
+from compatgate.service.cluster.kinds import load_kinds
+from compatgate.service.nodes.cluster_audit import pod_of
+from compatgate.service.nodes.cluster_connection import make_reports, parse_nodes
+from compatgate.service.nodes.merging import reported_nodes
+from compatgate.service.nodes.schemas import Report
 from compatgate.strict_json import DECODE_ERRORS
 from targets.target import TESTS, Target
 

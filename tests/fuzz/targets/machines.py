@@ -12,7 +12,7 @@ from compatgate.canary.health import read_log
 from compatgate.canary.health.snapshot import parse_smi
 from compatgate.catalog import load_facts
 from compatgate.discovery.libraries import parse_version_file
-from compatgate.discovery.machine.observe import observe_machine
+from compatgate.discovery.machine import observe_machine
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import group_pools
 from compatgate.discovery.probe import SCHEMA, probe_output, read_probe

@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 
 from attest_keys import new_key, public_pem, sealed, signer_of
 
-from compatgate.service.audit.attestations.envelope import ExpectedStatement, verify
-from compatgate.service.audit.attestations.keys import key_set, read_keys
-from compatgate.service.audit.attestations.sigstore import make_bundle
+from compatgate.service.audit.envelope import ExpectedStatement, make_bundle, verify
+from compatgate.service.audit.keys import key_set, read_keys
 from targets.target import Target
 
 

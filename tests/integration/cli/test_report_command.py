@@ -11,7 +11,7 @@ from canary_runs import host
 
 from compatgate.cli.main import main
 from compatgate.resources import matrix_dir
-from compatgate.service.attention.reports import service
+from compatgate.service.attention import reports as service
 from compatgate.web.local_gate import LocalClient
 
 Run = Callable[..., tuple[int, str, str]]

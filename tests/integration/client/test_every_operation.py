@@ -35,15 +35,15 @@ from compatgate.errors import (
 )
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
-from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.service.cluster.schemas import REVIEW_EXAMPLES
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
-from compatgate.service.gate.far.log import make_requests
+from compatgate.service.gate.far.gate import make_requests
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.gate.questions.schemas import GateRequest
 from compatgate.service.matrix.documents.schemas import WAIVER, EntryChange, TargetChange
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
-from compatgate.service.nodes.reports.schemas import DriverReport, NodeReport, SeenGpus
+from compatgate.service.nodes.schemas import DriverReport, NodeReport, SeenGpus
 
 Call = Callable[..., Any]
 _NONE = "0" * 12
@@ -510,7 +510,7 @@ def test_nodes(call: Call) -> None:
 
 
 def test_a_hook(call: Call) -> None:
-    review = EXAMPLES["pod"]
+    review = REVIEW_EXAMPLES["pod"]
     answer = call("validate_kubernetes", review, timeout="5s")
     assert answer.response.uid == review["request"]["uid"]
     refused = call("validate_kubernetes", {"kind": "AdmissionReview"})

@@ -20,7 +20,7 @@ from compatgate.kit.database.database import ENVIRONMENT, Database
 from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
 from compatgate.service.app import Rooms, open_rooms
-from compatgate.service.one_gate import make_gate
+from compatgate.service.gate.questions.service import make_gate
 
 Run = Callable[..., tuple[int, str, str]]
 Body = dict[str, Any]

@@ -12,9 +12,9 @@ from flask.testing import FlaskClient
 
 from compatgate.kit.kubernetes import ClusterAccess
 from compatgate.service.app import Rooms
-from compatgate.service.cluster.admission.kinds import load_kinds
-from compatgate.service.cluster.admission.service import AdmissionOptions
-from compatgate.service.nodes.kubernetes.connection import ClusterClaims
+from compatgate.service.cluster.admission import AdmissionOptions
+from compatgate.service.cluster.kinds import load_kinds
+from compatgate.service.nodes.cluster_connection import ClusterClaims
 from compatgate.web.app import create_app
 from compatgate.web.service import Settings
 

@@ -16,7 +16,7 @@ from api_objects import Fault, Objects
 from api_server import kubeconfig
 
 from compatgate.cli.main import main
-from compatgate.service.nodes.kubernetes import webhook
+from compatgate.service.nodes import webhook
 
 Run = Callable[..., int]
 CONFIGURATIONS = "validatingwebhookconfigurations"

@@ -17,8 +17,8 @@ from worker_objects import make_worker_objects
 
 from compatgate import RELEASE
 from compatgate.cli.main import parser_of
-from compatgate.service.cluster.admission.kinds import load_kinds
-from compatgate.service.cluster.admission.manifests import asked_objects
+from compatgate.service.cluster.chart import asked_objects
+from compatgate.service.cluster.kinds import load_kinds
 
 ROOT = Path(__file__).parents[3]
 CHART = ROOT / "deploy" / "helm" / "compatgate"

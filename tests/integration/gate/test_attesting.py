@@ -14,10 +14,10 @@ from compatgate.errors import Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.principal import Authorship, Principal
 from compatgate.service.app import Rooms, open_rooms
-from compatgate.service.audit.attestations.service import Attestations, SigningOptions
+from compatgate.service.audit.attestations import Attestations, SigningOptions
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import StoredBatch, WriterChain, decode_claims
-from compatgate.service.gate.far.log import make_requests
+from compatgate.service.gate.far.gate import make_requests
 from compatgate.service.gate.far.schemas import DeliveryRequest
 from compatgate.service.gate.questions.decider import NewDecision
 

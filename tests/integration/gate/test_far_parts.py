@@ -20,14 +20,13 @@ from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms, open_rooms
-from compatgate.service.audit.attestations.keys import read_keys
+from compatgate.service.audit.keys import read_keys
 from compatgate.service.gate.decisions.batches import FIRST_PREVIOUS
 from compatgate.service.gate.decisions.decision_log import DecisionLog
 from compatgate.service.gate.decisions.spool import SpoolOptions
 from compatgate.service.gate.far.bundles import BundleRefused, BundleSource, sign_bundle
-from compatgate.service.gate.far.gate import NoDatabase, ReadOnlyGate
-from compatgate.service.gate.far.keeper import BundleKeeper, BundleOptions
-from compatgate.service.gate.far.log import Central, CentralDestination
+from compatgate.service.gate.far.gate import CentralDestination, NoDatabase, ReadOnlyGate
+from compatgate.service.gate.far.keeper import BundleKeeper, BundleOptions, Central
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.matrix.snapshots.snapshot import (
     BUNDLE_FORMAT,

@@ -14,9 +14,9 @@ from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
-from compatgate.service.nodes.reports.reports import is_same_driver
-from compatgate.service.nodes.reports.schemas import Report
-from compatgate.service.nodes.reports.service import Nodes
+from compatgate.service.nodes.reports import is_same_driver
+from compatgate.service.nodes.schemas import Report
+from compatgate.service.nodes.service import Nodes
 
 OTHER = {
     "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",

@@ -11,9 +11,9 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
-from compatgate.service.cluster.admission.node_index import NodeIndex
-from compatgate.service.nodes.reports.inventory import NodeInventory
-from compatgate.service.nodes.reports.schemas import Report
+from compatgate.service.cluster.node_index import NodeIndex
+from compatgate.service.nodes.inventory import NodeInventory
+from compatgate.service.nodes.schemas import Report
 
 TAINT = {"key": "team", "effect": "NoSchedule", "value": "a"}
 

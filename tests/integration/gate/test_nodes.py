@@ -13,8 +13,8 @@ from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
-from compatgate.service.nodes.reports.comparison import NodeView
-from compatgate.service.nodes.reports.schemas import Report
+from compatgate.service.nodes.comparison import NodeView
+from compatgate.service.nodes.schemas import Report
 
 A100 = {
     "nvidia.com/gpu.product": "NVIDIA-A100-SXM4-80GB",

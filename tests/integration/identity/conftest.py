@@ -17,11 +17,11 @@ from oidc_issuer import PEOPLE, SETTINGS, Browser, Issuer
 from serving import Server, start, wait_for_url, with_examples
 
 from compatgate.kit.database.database import Database
-from compatgate.service.access.identity import issuers
-from compatgate.service.access.identity.people import Attempt, People, Response
-from compatgate.service.access.identity.service import Identity
-from compatgate.service.access.identity.settings import IdentitySettings
-from compatgate.service.access.identity.settings_file import read_settings
+from compatgate.service.access import issuers
+from compatgate.service.access.identity import Identity
+from compatgate.service.access.people import Attempt, People, Response
+from compatgate.service.access.settings import IdentitySettings
+from compatgate.service.access.settings_file import read_settings
 
 
 def free_port() -> int:

@@ -15,11 +15,11 @@ from oidc_issuer import ADA, SETTINGS, Issuer
 from compatgate.errors import Forbidden, Unauthorized, Unavailable
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.service.access.identity import people as module
-from compatgate.service.access.identity.people import People
-from compatgate.service.access.identity.service import Identity
-from compatgate.service.access.identity.sessions import NewSession
-from compatgate.service.audit.events.repository import AuditLog
+from compatgate.service.access import people as module
+from compatgate.service.access.identity import Identity
+from compatgate.service.access.people import People
+from compatgate.service.access.sessions import NewSession
+from compatgate.service.audit.chain import AuditLog
 
 Visit = Callable[..., Any]
 

@@ -17,9 +17,9 @@ from jwt_issuer import GITHUB, GITLAB, JobIssuer
 
 from compatgate.errors import Forbidden, Unauthorized, Unavailable
 from compatgate.kit.database.database import Database
-from compatgate.service.access.identity import issuers
-from compatgate.service.access.identity.service import Identity
-from compatgate.service.access.identity.settings import IdentitySettings
+from compatgate.service.access import issuers
+from compatgate.service.access.identity import Identity
+from compatgate.service.access.settings import IdentitySettings
 
 Read = Callable[[dict[str, Any]], IdentitySettings]
 RULES = [

@@ -13,7 +13,7 @@ from jwt_issuer import GITHUB, JobIssuer
 from compatgate.documents.sources import read_paths
 from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
-from compatgate.service.access.identity.settings import IdentitySettings
+from compatgate.service.access.settings import IdentitySettings
 from compatgate.service.app import Rooms
 from compatgate.web.app import create_app
 from compatgate.web.service import Settings
@@ -89,9 +89,9 @@ def test_a_refusal_says_which_claim(
 def test_an_issuer_that_is_away_is_no_refusal(client: FlaskClient, job_issuer: JobIssuer) -> None:
     job_issuer.away = True
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("compatgate.service.access.identity.issuers.STALE_S", 0.0)
-        patch.setattr("compatgate.service.access.identity.issuers.FRESH_S", 0.0)
-        patch.setattr("compatgate.service.access.identity.issuers.FAILURE_PAUSE_S", 0.0)
+        patch.setattr("compatgate.service.access.issuers.STALE_S", 0.0)
+        patch.setattr("compatgate.service.access.issuers.FRESH_S", 0.0)
+        patch.setattr("compatgate.service.access.issuers.FAILURE_PAUSE_S", 0.0)
         bearer = {"Authorization": f"Bearer {job_issuer.token(GITHUB)}"}
         answer = client.post("/api/v1/gate", json={"stack": STACK}, headers=bearer)
     assert answer.status_code == 503

@@ -23,15 +23,15 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database, resolve_url
 from compatgate.kit.database.tables import Base
 from compatgate.service.app import Rooms, open_rooms
-from compatgate.service.one_gate import make_gate
-from compatgate.service.recovery.backup.backup import (
+from compatgate.service.gate.questions.service import make_gate
+from compatgate.service.recovery.backup import (
     DamagedBackup,
     scratch_database,
     tables_of,
     write_backup,
 )
-from compatgate.service.recovery.backup.restore import RestoreOptions, refuse_used_file, restore
-from compatgate.service.recovery.backup.verify import verify_backup, verify_database
+from compatgate.service.recovery.restore import RestoreOptions, refuse_used_file, restore
+from compatgate.service.recovery.verify import verify_backup, verify_database
 
 Command = Callable[..., tuple[int, str, str]]
 

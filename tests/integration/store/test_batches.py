@@ -15,14 +15,14 @@ from compatgate.core.performance import sha256
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.sqlite import WriterTurn
-from compatgate.service.audit.events import repository as audit
-from compatgate.service.audit.events.repository import AuditLog
+from compatgate.service.audit import chain as audit
+from compatgate.service.audit.chain import AuditLog
 from compatgate.service.gate.decisions import batches, service
 from compatgate.service.gate.decisions import service as decisions
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery, ForkedChain
 from compatgate.service.gate.decisions.batches import DecisionBatch, WriterChain
 from compatgate.service.gate.questions.decider import NewDecision
-from compatgate.service.recovery.chain.verification import AuditChain
+from compatgate.service.recovery.verification import AuditChain
 
 BEGAN = datetime(2026, 11, 3, 9, tzinfo=UTC)
 BODY = '{"id":"vd_%d","verdict":"pass"}'

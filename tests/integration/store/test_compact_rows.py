@@ -19,8 +19,8 @@ from compatgate.service.gate.decisions import service as decisions
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import WriterChain, decision_values
 from compatgate.service.gate.questions.decider import NewDecision
-from compatgate.service.recovery.chain.retention import Retention
-from compatgate.service.recovery.chain.verification import AuditChain
+from compatgate.service.recovery.retention import Retention
+from compatgate.service.recovery.verification import AuditChain
 
 BEGAN = datetime(2026, 8, 3, 9, tzinfo=UTC)
 OLD, NEW = 1, 2

@@ -25,7 +25,7 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.principal import AccessRefused, Principal
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
-from compatgate.service.gate.far.log import make_requests
+from compatgate.service.gate.far.gate import make_requests
 from compatgate.service.gate.far.receiving import (
     ChainForked,
     ChainGap,
@@ -35,7 +35,7 @@ from compatgate.service.gate.far.receiving import (
 from compatgate.service.gate.far.schemas import DeliveryRequest
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.matrix.documents.revisions import Edit, make_revision
-from compatgate.service.recovery.chain.verification import AuditChain
+from compatgate.service.recovery.verification import AuditChain
 
 BEGAN = datetime(2026, 11, 3, 9, tzinfo=UTC)
 FAR = Principal("far-1", frozenset({"deliver"}))

@@ -11,8 +11,8 @@ from compatgate.errors import NotFound, Unauthorized
 from compatgate.kit import clock
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
-from compatgate.service.access.identity.sessions import IdentitySessions
-from compatgate.service.access.identity.settings import PeopleSettings, Person
+from compatgate.service.access.sessions import IdentitySessions
+from compatgate.service.access.settings import PeopleSettings, Person
 
 PEOPLE = PeopleSettings("https://id.example", "compatgate", groups={"platform": ["read", "gate"]})
 ADA = Person("https://id.example", "u-1", "ada", "ada@example.org", ("platform",))

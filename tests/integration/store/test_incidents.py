@@ -17,8 +17,8 @@ from compatgate.errors import BadInput, NotFound
 from compatgate.kit.http.signatures import HEADER, Secret, verify
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms, open_rooms
-from compatgate.service.attention.notices.repository import Incident
-from compatgate.service.attention.notices.worker import (
+from compatgate.service.attention.repository import Incident
+from compatgate.service.attention.worker import (
     IncidentWebhook,
     WebhookSender,
     pause_after,

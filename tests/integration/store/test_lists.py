@@ -17,7 +17,7 @@ from compatgate.errors import BadInput, NotFound
 from compatgate.kit.principal import Authorship, Principal
 from compatgate.service.app import Rooms
 from compatgate.service.changes.upgrades.schemas import UpgradeRequest
-from compatgate.service.nodes.reports.schemas import Report
+from compatgate.service.nodes.schemas import Report
 
 Body = Callable[..., dict[str, Any]]
 

@@ -14,8 +14,8 @@ import pytest
 
 from compatgate.kit import clock
 from compatgate.service.app import Rooms
-from compatgate.service.audit.events import refusals
-from compatgate.service.audit.events.refusals import RefusalLog
+from compatgate.service.audit import chain as refusals
+from compatgate.service.audit.chain import RefusalLog
 
 
 def links(rooms: Rooms) -> list[tuple[str, int]]:

@@ -14,15 +14,15 @@ from sqlalchemy import text
 
 from compatgate.errors import Conflict
 from compatgate.kit.database.database import Database
-from compatgate.service.audit.events import repository as audit
-from compatgate.service.audit.events.repository import AuditLog
+from compatgate.service.audit import chain as audit
+from compatgate.service.audit.chain import AuditLog
 from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delivery
 from compatgate.service.gate.decisions.batches import NUMBERS, WriterChain
 from compatgate.service.gate.decisions.service import read_decision_lines
 from compatgate.service.gate.questions.decider import NewDecision
-from compatgate.service.recovery.chain import retention
-from compatgate.service.recovery.chain.retention import DeletedMonth, Retention
-from compatgate.service.recovery.chain.verification import AuditChain
+from compatgate.service.recovery import retention
+from compatgate.service.recovery.retention import DeletedMonth, Retention
+from compatgate.service.recovery.verification import AuditChain
 
 BEGAN = datetime(2026, 8, 30, 12, tzinfo=UTC)
 OCTOBER = date(2026, 10, 1)

@@ -20,8 +20,8 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.opening import upgrade_schema
 from compatgate.kit.database.tables import Base
-from compatgate.service.access.tokens.browser_sessions import find_session
-from compatgate.service.access.tokens.service import Tokens, digest_of
+from compatgate.service.access.browser_sessions import find_session
+from compatgate.service.access.tokens import Tokens, digest_of
 from compatgate.service.app import open_rooms
 from compatgate.service.matrix.documents import repository as lists
 from compatgate.service.matrix.documents import revisions

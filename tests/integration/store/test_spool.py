@@ -26,7 +26,7 @@ from compatgate.kit.database.opening import open_state_folder
 from compatgate.service.app import Rooms, open_rooms
 from compatgate.service.gate.decisions.outages import OutageOptions
 from compatgate.service.gate.decisions.spool import SpoolOptions
-from compatgate.service.one_gate import make_gate
+from compatgate.service.gate.questions.service import make_gate
 from compatgate.web.app import create_app
 from compatgate.web.service import Settings
 

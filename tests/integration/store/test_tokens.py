@@ -13,9 +13,9 @@ import pytest
 from compatgate.errors import BadInput, Conflict, Forbidden, NotFound, Unauthorized
 from compatgate.kit import clock
 from compatgate.kit.principal import Authorship, matches
-from compatgate.service.access.tokens import schemas
-from compatgate.service.access.tokens import service as auth
-from compatgate.service.access.tokens.browser_sessions import SessionLimits
+from compatgate.service.access import schemas
+from compatgate.service.access import tokens as auth
+from compatgate.service.access.browser_sessions import SessionLimits
 from compatgate.service.app import Rooms, open_rooms
 
 
@@ -180,7 +180,7 @@ def test_a_rotated_token_keeps_name_scopes_and_targets_and_its_old_secret_for_th
     with pytest.raises(Unauthorized):
         rooms.tokens.verify(made.secret)
     at = clock.now() + timedelta(hours=2)
-    monkeypatch.setattr("compatgate.service.access.tokens.repository.now", lambda: at)
+    monkeypatch.setattr("compatgate.service.access.token_table.now", lambda: at)
     rooms.tokens._forget()
     with pytest.raises(Unauthorized):
         rooms.tokens.verify(turned.secret)
@@ -275,7 +275,7 @@ def test_a_session_ends_when_it_is_idle_and_however_it_is_used(
     def alive(cookie: str, minutes: int) -> bool:
         at = begin + timedelta(minutes=minutes)
         monkeypatch.setattr(clock, "now", lambda: at)
-        monkeypatch.setattr("compatgate.service.access.tokens.repository.now", lambda: at)
+        monkeypatch.setattr("compatgate.service.access.token_table.now", lambda: at)
         rooms.sessions._known.clear()
         return rooms.sessions.principal(cookie) is not None
 

@@ -77,7 +77,7 @@ def test_over_tls_the_cookie_is_bound_to_the_host(pages, stocked):
 
 
 def test_a_revoked_token_ends_its_sessions(pages, stocked, monkeypatch):
-    monkeypatch.setattr("compatgate.service.access.tokens.service.CACHE_SECONDS", 0.0)
+    monkeypatch.setattr("compatgate.service.access.tokens.CACHE_SECONDS", 0.0)
     client = pages("read", anonymous=())
     assert client.get("/ui/matrix").status_code == 200
     stocked.tokens.revoke("read-1", by="tester")
@@ -85,7 +85,7 @@ def test_a_revoked_token_ends_its_sessions(pages, stocked, monkeypatch):
 
 
 def test_signing_out_ends_the_session_for_good(pages, monkeypatch):
-    monkeypatch.setattr("compatgate.service.access.tokens.service.CACHE_SECONDS", 0.0)
+    monkeypatch.setattr("compatgate.service.access.tokens.CACHE_SECONDS", 0.0)
     client = pages("read", anonymous=())
     cookie = client.get_cookie("compatgate_session").value
     post(client, "sign-out")

@@ -8,7 +8,7 @@ from ui_marks import post
 
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.principal import Authorship
-from compatgate.service.nodes.reports.schemas import EXAMPLE, Report
+from compatgate.service.nodes.schemas import EXAMPLE, Report
 
 
 def test_it_says_what_needs_attention(pages):

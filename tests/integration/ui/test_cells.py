@@ -8,7 +8,7 @@ import pytest
 
 from compatgate.core.cells import classify_verdict
 from compatgate.kit import clock
-from compatgate.service.gate.cells.cells import CellSection, build_table
+from compatgate.service.gate.advice.cells import CellSection, build_table
 
 
 @pytest.fixture(autouse=True)

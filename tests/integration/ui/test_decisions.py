@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from attest_keys import signer_of
 
-from compatgate.service.audit.attestations.service import SigningOptions
+from compatgate.service.audit.attestations import SigningOptions
 from compatgate.web.app import create_app
 from compatgate.web.service import Settings
 

@@ -19,7 +19,7 @@ from compatgate.kit.principal import Authorship, Principal
 from compatgate.service.app import Rooms
 from compatgate.service.changes.upgrades.schemas import UpgradeRequest
 from compatgate.service.matrix.proposals.schemas import ProposalRequest, ProposedPool
-from compatgate.service.nodes.reports.schemas import NodeReport, Report
+from compatgate.service.nodes.schemas import NodeReport, Report
 
 BY = Authorship("mara", "for the test")
 API = "/api/v1"

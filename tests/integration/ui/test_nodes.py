@@ -11,7 +11,7 @@ from ui_marks import post
 
 from compatgate.kit import clock
 from compatgate.kit.principal import Authorship
-from compatgate.service.nodes.reports.schemas import Report
+from compatgate.service.nodes.schemas import Report
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"
 A100 = {

@@ -11,7 +11,7 @@ from compatgate.cli.main import main
 from compatgate.core.cells import classify_verdict
 from compatgate.core.stack import format_stack
 from compatgate.kit import clock
-from compatgate.service.gate.cells.cells import CellSection, build_table
+from compatgate.service.gate.advice.cells import CellSection, build_table
 
 ROWS = {"entry": "", "torch": "torch>=2.7,torch<2.10", "vllm": "vllm>=0.14", "jax": "jax>=0.8"}
 

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import open_rooms
-from compatgate.service.nodes.reports.schemas import EXAMPLE, Report
+from compatgate.service.nodes.schemas import EXAMPLE, Report
 from compatgate.web.pages import comparison as comparison_pages
 
 HOSTILE = "<script>alert(1)</script>\"'><img src=x onerror=alert(1)>"

@@ -18,8 +18,8 @@ from image_blobs import distribution, layer_of
 
 from compatgate.errors import Unavailable
 from compatgate.kit.database.database import Database
-from compatgate.service.audit.attestations.keys import signer_maker
-from compatgate.service.audit.attestations.service import Attestations, SigningOptions
+from compatgate.service.audit.attestations import Attestations, SigningOptions
+from compatgate.service.audit.keys import signer_maker
 from compatgate.service.gate.decisions.service import Decisions
 
 TARGET = ("--target", "prod-a100")

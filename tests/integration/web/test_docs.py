@@ -15,10 +15,10 @@ from image_blobs import distribution, layer_of
 from page_examples import DOCS, HOST, matches, read_examples, run_example
 
 from compatgate.documents.sources import read_paths
-from compatgate.service.audit.attestations.envelope import Reason
-from compatgate.service.cluster.admission.kinds import parse_kinds
-from compatgate.service.cluster.admission.pods import GPU_ANNOTATION
-from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.service.audit.envelope import Reason
+from compatgate.service.cluster.kinds import parse_kinds
+from compatgate.service.cluster.pods import GPU_ANNOTATION
+from compatgate.service.cluster.schemas import REVIEW_EXAMPLES
 
 REST, NODES = DOCS / "reference" / "rest.md", DOCS / "how-to" / "nodes.md"
 KUBERNETES, SIGNING = DOCS / "how-to" / "kubernetes.md", DOCS / "how-to" / "signing.md"
@@ -77,7 +77,7 @@ def test_the_gate_refuses_the_pod_that_the_page_tries_it_with(server: Any) -> No
         "metadata": {"name": "gate-test", "annotations": annotations},
         "spec": {"containers": [{"name": "gate-test", "image": "registry.example/none"}]},
     }
-    review = copy.deepcopy(EXAMPLES["pod"])
+    review = copy.deepcopy(REVIEW_EXAMPLES["pod"])
     review["request"] |= {"object": pod, "dryRun": True, "namespace": "default"}
     sent = server.ask("POST", "/hooks/kubernetes/validate", review)
     answer = sent.json()["response"]

@@ -22,7 +22,7 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
 from compatgate.service.app import open_rooms
-from compatgate.service.audit.events import repository as audit
+from compatgate.service.audit import chain as audit
 
 Command = Callable[..., tuple[int, str, str]]
 Checks = dict[str, dict[str, str]]
@@ -357,7 +357,7 @@ def test_the_end_of_a_certificate_is_told(
     from cryptography.hazmat.primitives.asymmetric import ed25519
     from cryptography.hazmat.primitives.serialization import Encoding
 
-    from compatgate.service.recovery.backup.checks import check_certificate
+    from compatgate.service.recovery.checks import check_certificate
 
     key, now = ed25519.Ed25519PrivateKey.generate(), clock.now()
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "gate.example")])
@@ -373,5 +373,5 @@ def test_the_end_of_a_certificate_is_told(
     )
     path = tmp_path / "gate.pem"
     path.write_bytes(made.public_bytes(Encoding.PEM))
-    (check,) = check_certificate(str(path))
+    check = check_certificate(str(path))
     assert (check.state, said in check.message) == (state, True)

@@ -19,7 +19,7 @@ from compatgate.kit.http.route import NoQuery, Route
 from compatgate.kit.principal import INCLUDED, Authorship
 from compatgate.resources import matrix_dir
 from compatgate.service.app import Rooms
-from compatgate.service.one_gate import make_gate
+from compatgate.service.gate.questions.service import make_gate
 from compatgate.service.runs.queue.schemas import RunRequest
 from compatgate.web.app import create_app
 from compatgate.web.routes import HOOKS, ROUTES

@@ -23,7 +23,7 @@ from compatgate.kit.database.database import Database
 from compatgate.kit.principal import Authorship
 from compatgate.resources import matrix_dir
 from compatgate.service.app import Rooms
-from compatgate.service.one_gate import make_gate
+from compatgate.service.gate.questions.service import make_gate
 from compatgate.web.app import create_app
 from compatgate.web.routes import HOOKS, PAGES, ROUTES
 from compatgate.web.service import Settings

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from compatgate.kit.http.wsgi import MOST_AHEAD
-from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.service.cluster.schemas import REVIEW_EXAMPLES
 from compatgate.web.server import BACKLOG, listen
 
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}
@@ -244,7 +244,7 @@ def test_health_and_admission_answer_while_writes_wait_for_the_database(
             began = time.monotonic()
             assert server.ask("GET", "/healthz").status == 200
             assert time.monotonic() - began < 1
-        review = EXAMPLES["pod"]
+        review = REVIEW_EXAMPLES["pod"]
         dry = {**review, "request": {**review["request"], "dryRun": True}}
         began = time.monotonic()
         hook = "/hooks/kubernetes/validate?timeout=5s"

@@ -16,7 +16,7 @@ import pytest
 from compatgate.core.facts import Facts
 from compatgate.kit.database.database import Database
 from compatgate.service.app import Rooms
-from compatgate.service.one_gate import make_gate
+from compatgate.service.gate.questions.service import make_gate
 
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}
 

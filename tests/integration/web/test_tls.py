@@ -19,7 +19,7 @@ import pytest
 
 from compatgate.client import Client
 from compatgate.errors import Unavailable
-from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.service.cluster.schemas import REVIEW_EXAMPLES
 
 HOOK = "/hooks/kubernetes/validate?timeout=10s"
 JSON = {"Content-Type": "application/json"}
@@ -56,7 +56,7 @@ def connect(server: Any, trusted: Path) -> http.client.HTTPSConnection:
 
 
 def ask(connection: http.client.HTTPSConnection) -> Any:
-    connection.request("POST", HOOK, json.dumps(EXAMPLES["pod"]), JSON)
+    connection.request("POST", HOOK, json.dumps(REVIEW_EXAMPLES["pod"]), JSON)
     return json.loads(connection.getresponse().read())
 
 

@@ -27,8 +27,8 @@ from compatgate.catalog.sources import ROOT
 from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.service.app import open_rooms
-from compatgate.service.recovery.backup.backup import write_backup
-from compatgate.service.recovery.backup.restore import RestoreOptions, restore
+from compatgate.service.recovery.backup import write_backup
+from compatgate.service.recovery.restore import RestoreOptions, restore
 
 RELEASE = "771b089ddeb4ff7f90388693fcae22d13d16bd7e"
 """The last commit of the release before."""

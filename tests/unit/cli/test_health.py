@@ -14,7 +14,7 @@ import pytest
 from compatgate.canary.health import Gpu, Snapshot, kernel_log
 from compatgate.cli import health as module
 from compatgate.cli.main import main
-from compatgate.discovery.machine.observe import Root
+from compatgate.discovery.machine import Root
 from compatgate.errors import Unavailable
 
 snapshot = import_module("compatgate.canary.health.snapshot")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from compatgate.cli.main import main
+from compatgate.discovery import machine as observe
 from compatgate.discovery import probe as module
 from compatgate.discovery.driver import KernelDriver
-from compatgate.discovery.machine import observe
 from compatgate.discovery.nvidia_smi import parse_nvidia_smi
 from compatgate.discovery.nvidia_smi.report import Report
 

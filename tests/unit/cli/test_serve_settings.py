@@ -17,7 +17,7 @@ from compatgate.cli.serve_settings import ServeSettings
 from compatgate.errors import BadInput
 from compatgate.kit.cli.parser import Parser
 from compatgate.kit.http.limits import Rate
-from compatgate.service.access.tokens.browser_sessions import SessionLimits
+from compatgate.service.access.browser_sessions import SessionLimits
 from compatgate.web.server import is_loopback, listen, url_of
 
 

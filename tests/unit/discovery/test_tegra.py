@@ -6,7 +6,7 @@ import pytest
 
 from compatgate.catalog import load_facts
 from compatgate.discovery import probe
-from compatgate.discovery.machine.observe import Root
+from compatgate.discovery.machine import Root
 from compatgate.discovery.probe import probe_machine, probe_output
 from compatgate.discovery.tegra import name_gpu, parse_board, read_board
 from compatgate.errors import BadInput

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from compatgate.service.access.tokens.browser_sessions import form_token, is_form_token
+from compatgate.service.access.browser_sessions import form_token, is_form_token
 
 
 def _unzstd(data: bytes) -> bytes:

@@ -14,13 +14,13 @@ from flask.testing import FlaskClient
 
 from compatgate.errors import Unavailable
 from compatgate.service.app import Rooms
-from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.service.cluster.schemas import REVIEW_EXAMPLES
 from compatgate.web.admission_hook import DESK, AdmissionDesk
 from compatgate.web.app import EXTENSION
 from compatgate.web.asgi import Front
 
 PATH = "/hooks/kubernetes/validate"
-REVIEW: dict[str, Any] = EXAMPLES["pod"]
+REVIEW: dict[str, Any] = REVIEW_EXAMPLES["pod"]
 
 
 def reviews() -> Iterator[tuple[str, bytes]]:

@@ -12,7 +12,7 @@ from flask.testing import FlaskClient
 
 from compatgate.kit.http.links import API_PREFIX, UI_PREFIX
 from compatgate.service.app import Rooms
-from compatgate.service.cluster.admission.schemas import EXAMPLES
+from compatgate.service.cluster.schemas import REVIEW_EXAMPLES
 from compatgate.web.routes import PAGES, ROUTES
 
 CONTENT = """
@@ -52,7 +52,7 @@ def test_no_request_is_answered_with_500_on_a_newer_schema(
     rooms.snapshots.expire()
     answers = {path: client.get(path) for path in _addresses()}
     answers["/gate"] = client.post(f"{API_PREFIX}/gate", json=QUESTION)
-    answers["/hook"] = client.post("/hooks/kubernetes/validate", json=EXAMPLES["pod"])
+    answers["/hook"] = client.post("/hooks/kubernetes/validate", json=REVIEW_EXAMPLES["pod"])
     defects = [
         path for path, one in answers.items() if one.status_code == HTTPStatus.INTERNAL_SERVER_ERROR
     ]

@@ -390,7 +390,7 @@ def test_a_token_that_ended_opens_no_route(
         assert world.client.get(f"{API_PREFIX}/targets", headers=headers).status_code == 200
     later = clock.now() + timedelta(hours=2)
     monkeypatch.setattr(clock, "now", lambda: later)
-    monkeypatch.setattr("compatgate.service.access.tokens.repository.now", lambda: later)
+    monkeypatch.setattr("compatgate.service.access.token_table.now", lambda: later)
     real = time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: real() + 5)
     for route in ROUTES:

@@ -33,10 +33,10 @@ from compatgate.kit import clock
 from compatgate.kit.http.links import API_PREFIX
 from compatgate.kit.principal import SCOPES, Authorship
 from compatgate.service.app import Rooms
-from compatgate.service.audit.attestations.service import SigningOptions
-from compatgate.service.cluster.admission.landing import KnownNodes
-from compatgate.service.cluster.admission.matching import match_targets, terms_of
-from compatgate.service.cluster.admission.node_index import KnownNode, NodeIndex
+from compatgate.service.audit.attestations import SigningOptions
+from compatgate.service.cluster.landing import KnownNodes
+from compatgate.service.cluster.matching import match_targets, terms_of
+from compatgate.service.cluster.node_index import KnownNode, NodeIndex
 from compatgate.service.gate.decisions.batch_store import Delivery
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.far.bundles import (
@@ -45,7 +45,7 @@ from compatgate.service.gate.far.bundles import (
     read_trusted,
     sign_bundle,
 )
-from compatgate.service.gate.far.log import make_requests
+from compatgate.service.gate.far.gate import make_requests
 from compatgate.service.gate.questions.decider import NewDecision
 from compatgate.service.matrix.documents import revisions
 from compatgate.service.matrix.documents.revisions import Edit

@@ -46,7 +46,7 @@ from compatgate.service.matrix.documents.document_api import ForceOption
 from compatgate.service.matrix.documents.schemas import ImportBody
 from compatgate.service.matrix.documents.service import MatrixService
 from compatgate.service.matrix.proposals.schemas import BacktestBody
-from compatgate.service.nodes.reports.service import Nodes
+from compatgate.service.nodes.service import Nodes
 
 gate_routes = Routes("gate", targets="checked", scope="plan")
 targets_routes = Routes("targets", targets="checked", scope="plan")

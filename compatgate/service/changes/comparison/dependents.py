@@ -21,15 +21,15 @@ from compatgate.service.changes.comparison.schemas import (
     DependentTargetBody,
 )
 from compatgate.service.changes.comparison.service import MAX_DECISIONS, MAX_STACKS, pools_of
-from compatgate.service.cluster.admission.landing import driver_version
-from compatgate.service.gate.cells.pairs import allows_driver
+from compatgate.service.cluster.landing import driver_version
+from compatgate.service.gate.advice.pairs import allows_driver
 from compatgate.service.matrix.proposals.schemas import DAYS
 
 if TYPE_CHECKING:
     from compatgate.service.gate.questions.service import Gate
     from compatgate.service.matrix.documents.service import MatrixService
     from compatgate.service.matrix.snapshots.snapshot import Snapshot
-    from compatgate.service.nodes.reports.service import Nodes
+    from compatgate.service.nodes.service import Nodes
 
 _MAX_NODES = 500
 """Nodes that are named; all are counted."""

@@ -21,7 +21,7 @@ from compatgate.core.stack import canonical_key, parse_stack
 from compatgate.discovery.node_labels import Node, group_nodes
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
-from compatgate.service.cluster.admission.matching import TARGET
+from compatgate.service.cluster.matching import TARGET
 from compatgate.service.matrix.snapshots.snapshot import Snapshot, find_pool
 
 _MAX_NAMES = 5

@@ -43,13 +43,13 @@ from compatgate.service.changes.comparison.recorded import list_questions
 from compatgate.service.changes.comparison.schemas import PACKAGES_DECISIONS, PlanBody, WhatIfBody
 from compatgate.service.gate.questions.service import Compute, compute_here
 from compatgate.service.matrix.proposals.schemas import DAYS
-from compatgate.service.nodes.reports.comparison import NodeView, pools_with_gpu
+from compatgate.service.nodes.comparison import NodeView, pools_with_gpu
 
 if TYPE_CHECKING:
     from compatgate.service.gate.questions.service import Gate
     from compatgate.service.matrix.documents.service import MatrixService
     from compatgate.service.matrix.snapshots.snapshot import Snapshot
-    from compatgate.service.nodes.reports.service import Nodes
+    from compatgate.service.nodes.service import Nodes
 
 MAX_DECISIONS = 20_000
 MAX_STACKS = 300

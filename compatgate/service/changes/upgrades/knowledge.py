@@ -27,10 +27,10 @@ from compatgate.service.gate.decisions.batches import Decision
 from compatgate.service.gate.decisions.service import find_first_since
 from compatgate.service.matrix.proposals.agreement import Demand
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.service.nodes.reports.health import load_health
-from compatgate.service.nodes.reports.reports import is_same_driver
-from compatgate.service.nodes.reports.repository import Node
-from compatgate.service.nodes.reports.service import STALE_AFTER
+from compatgate.service.nodes.health import load_health
+from compatgate.service.nodes.reports import is_same_driver
+from compatgate.service.nodes.repository import Node
+from compatgate.service.nodes.service import STALE_AFTER
 
 BEFORE = timedelta(days=30)
 """Length of the period before the upgrade for its rates."""

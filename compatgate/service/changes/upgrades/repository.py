@@ -8,16 +8,16 @@ from typing import Any
 
 from msgspec import convert
 from msgspec.structs import asdict
-from sqlalchemy import ColumnElement, and_, exists, func, insert, not_, or_, select, update
+from sqlalchemy import and_, exists, func, insert, not_, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
 from compatgate.core.upgrade_state import State, Upgrade, Wave
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit import clock
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_parts, page
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_parts, narrow, page
 from compatgate.kit.principal import Authorship
-from compatgate.service.audit.events import repository as audit
+from compatgate.service.audit import chain as audit
 from compatgate.service.changes.upgrades.models import (
     OPEN_STATES,
     WATCH,
@@ -34,8 +34,8 @@ from compatgate.service.changes.upgrades.schemas import (
     UpgradeRequest,
     UpgradeSummary,
 )
-from compatgate.service.nodes.reports import repository as nodes_table
-from compatgate.service.nodes.reports.reports import is_same_driver
+from compatgate.service.nodes import repository as nodes_table
+from compatgate.service.nodes.reports import is_same_driver
 
 MAX_SOAK = timedelta(days=90)
 LATELY = timedelta(days=30)
@@ -241,14 +241,10 @@ def list_upgrades(
     limit: int = DEFAULT_LIMIT,
 ) -> Page[UpgradeSummary]:
     """Return upgrades, the newest first; ``targets``: only of these."""
-    wanted: list[ColumnElement[bool]] = []
-    if state is not None:
-        wanted.append(UpgradeRecord.state == state)
-    if target is not None:
-        wanted.append(UpgradeRecord.target == target)
+    equal = {UpgradeRecord.state: state, UpgradeRecord.target: target}
+    query = narrow(select(UpgradeRecord.__table__), equal)
     if targets is not None:
-        wanted.append(UpgradeRecord.target.in_(targets))
-    query = select(UpgradeRecord.__table__).where(*wanted)
+        query = query.where(UpgradeRecord.target.in_(targets))
     found = page(
         session, query, UpgradeRecord.number, lambda row: row,
         cursor=cursor, limit=limit, descending=True,

@@ -1,1 +1,1 @@
-"""Advise over REST: which newest stacks pass, and what caused an error."""
+"""Show facts and rules, and what follows: stacks that pass, causes of errors, what runs where."""

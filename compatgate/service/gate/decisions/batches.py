@@ -48,7 +48,7 @@ from compatgate.errors import CompatgateError
 from compatgate.kit.clock import iso
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import Base, BigKey, UtcTime
-from compatgate.service.audit.events import repository as audit
+from compatgate.service.audit import chain as audit
 from compatgate.service.gate.decisions.heads import find_lost, read_heads
 from compatgate.service.gate.questions.decider import NewDecision
 

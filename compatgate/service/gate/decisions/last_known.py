@@ -23,7 +23,7 @@ from compatgate.core.facts import Facts
 from compatgate.errors import Unavailable, quote_error
 from compatgate.kit import clock
 from compatgate.kit.files import locked, replacing, sync_path
-from compatgate.service.access.tokens.repository import KnownToken
+from compatgate.service.access.token_table import KnownToken
 from compatgate.service.matrix.snapshots.snapshot import Payload, Snapshot, restore_snapshot
 
 FORMAT = 1

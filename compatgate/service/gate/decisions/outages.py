@@ -27,7 +27,7 @@ from compatgate.kit.database import tables
 from compatgate.kit.database.database import Database
 from compatgate.kit.database.opening import prepare_to_serve
 from compatgate.kit.database.watch import CHANGE_SECONDS, DatabaseWatch
-from compatgate.service.access.tokens.repository import KnownToken, known_tokens
+from compatgate.service.access.token_table import KnownToken, known_tokens
 from compatgate.service.gate.decisions.heads import read_heads, refuse_lost
 from compatgate.service.gate.decisions.last_known import FORMAT, LastKnown, SnapshotFile
 from compatgate.service.matrix.snapshots.reader import Snapshots, make_current_payload
@@ -35,7 +35,7 @@ from compatgate.service.runs.evidence import evidence
 
 if TYPE_CHECKING:
     from compatgate.kit.database.sqlite import FileIdentity
-    from compatgate.service.access.tokens.service import Tokens
+    from compatgate.service.access.tokens import Tokens
 
 PATIENCE_SECONDS = 2
 """Maximum wait of the watching thread for a connection or a lock."""

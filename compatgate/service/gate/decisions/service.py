@@ -32,7 +32,7 @@ from compatgate.errors import Conflict, NotFound
 from compatgate.kit import clock
 from compatgate.kit.clock import iso
 from compatgate.kit.database.database import Database, in_reading
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_limit, in_parts, page
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_limit, in_parts, narrow, page
 from compatgate.kit.principal import TargetPatterns
 from compatgate.service.gate.decisions.batches import (
     NUMBERS,
@@ -125,19 +125,14 @@ def list_decisions(
 
     ``source``: channel of the question; one without a detail stands for all its details.
     """
-    query = select(*_ROW)
     texts = {"target": target, "asked_by": asked_by, "source": source, "image": image}
-    exact = {"outcome": verdict, "verdict_id": verdict_id, "allowed": allowed}
-    query = query.where(*text_filters(texts, beginnings=beginnings))
-    query = query.where(
-        *(getattr(Decision, name) == value for name, value in exact.items() if value is not None)
-    )
+    equal = {
+        Decision.outcome: verdict, Decision.verdict_id: verdict_id, Decision.allowed: allowed
+    }  # fmt: skip
+    query = select(*_ROW).where(*text_filters(texts, beginnings=beginnings))
+    query = narrow(query, equal, at=Decision.decided_at, since=since, until=until)
     if verdict_ids is not None:
         query = query.where(Decision.verdict_id.in_(verdict_ids))
-    if since:
-        query = query.where(Decision.decided_at >= since)
-    if until:
-        query = query.where(Decision.decided_at <= until)
     if within is not None:
         query = query.where(in_limit(session, Decision.target, within))
     to_row = partial(convert, type=DecisionBody, from_attributes=True)

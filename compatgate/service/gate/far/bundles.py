@@ -114,7 +114,7 @@ def _current_issue() -> int:
 
 def sign_bundle(content: bytes, signer: Signer) -> bytes:
     """Return a sealed bundle with a signature."""
-    from compatgate.service.audit.attestations.envelope import sign_payload
+    from compatgate.service.audit.envelope import sign_payload
 
     envelope, payload = open_envelope(content, "the bundle")
     signed = sign_payload(payload, BUNDLE_TYPE, signer)
@@ -159,7 +159,7 @@ def read_trusted(content: bytes, name: str, keys: Sequence[SSlibKey]) -> Trusted
 
 def read_bundle_keys(paths: Sequence[str], option: str = "--key") -> list[SSlibKey]:
     """Return the public keys of files."""
-    from compatgate.service.audit.attestations.keys import read_keys
+    from compatgate.service.audit.keys import read_keys
 
     files = [read_bytes(path, option, _LARGEST_KEY) for path in paths]
     return [key for data in files for key in read_keys(data, option)]

@@ -34,11 +34,12 @@ from compatgate.service.gate.far.bundles import (
     read_trusted,
     require_newer,
 )
-from compatgate.service.gate.far.log import Central
 from compatgate.service.matrix.snapshots.snapshot import Snapshot, restore_snapshot
 
 if TYPE_CHECKING:
     from securesystemslib.signer import SSlibKey
+
+    from compatgate.client import Client
 
 BUNDLE = "matrix.bundle"
 _NAME = "central.json"
@@ -47,6 +48,32 @@ _FIRST_RETRY_S = 1.0
 _TIMEOUT_S = 20.0
 _SCOPES = ("read", "deliver")
 _log = logging.getLogger("compatgate.far")
+
+
+class Central(Struct, frozen=True):
+    """The central gate, as a far gate reaches it, with the token or the file that has its secret.
+
+    Writers of this far gate are called after the name of the token.
+    """
+
+    url: str
+    token: str = ""
+    token_file: Path | None = None
+    name: str = ""
+
+    def connect(self, timeout_s: float, retries: int) -> Client:
+        """Return a client.
+
+        ``timeout_s``: seconds to wait for the connection, and for each part of an answer.
+        """
+        from compatgate.gate_client import make_client
+        from compatgate.kit.cli.output import read_bytes
+
+        secret = self.token
+        if self.token_file is not None:
+            found = read_bytes(str(self.token_file), "--bundle-token", 4096)
+            secret = found.decode("ascii", "replace").strip()
+        return make_client(self.url, secret or None, timeout_s, retries=retries, stored=False)
 
 
 class BundleOptions(Struct, frozen=True):

@@ -22,8 +22,8 @@ from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Routes
 from compatgate.kit.http.schemas import Filter, ListQuery, Since, Until
 from compatgate.kit.principal import Principal
 from compatgate.kit.ui.assets import BADGE_MEDIA, Badge, Look, draw_badge
-from compatgate.service.audit.attestations.envelope import MEDIA as DSSE
-from compatgate.service.audit.attestations.service import Attestations
+from compatgate.service.audit.attestations import Attestations
+from compatgate.service.audit.envelope import MEDIA as DSSE
 from compatgate.service.gate.decisions.service import Decisions
 from compatgate.service.gate.far.bundles import BundleSource
 from compatgate.service.gate.far.receiving import DeliveryDesk

@@ -13,7 +13,7 @@ from compatgate.core.node import NODE_COMPONENTS, Sharing
 from compatgate.core.request import Mode
 from compatgate.core.rule import Basis, Checked, Finding, Outcome
 from compatgate.kit.http.schemas import StackBody, StackValue, Text
-from compatgate.service.audit.attestations.schemas import SignatureBody
+from compatgate.service.audit.schemas import SignatureBody
 from compatgate.service.matrix.snapshots.snapshot import Envelope
 
 

@@ -9,11 +9,13 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 from compatgate.core.evaluate import assess, format_moment
+from compatgate.core.facts import Facts
 from compatgate.core.rule import Finding, Verdict
 from compatgate.core.stack import parse_stack
 from compatgate.errors import CompatgateError
 from compatgate.kit import clock
 from compatgate.kit.database import tables
+from compatgate.kit.database.database import Database
 from compatgate.kit.database.tables import SchemaMismatch
 from compatgate.service.gate.decisions.batch_store import CommitMode
 from compatgate.service.gate.decisions.decision_log import DecisionLog, LogState
@@ -32,9 +34,10 @@ from compatgate.service.gate.questions.decider import (
 from compatgate.service.gate.questions.readiness import Readiness
 from compatgate.service.matrix.snapshots.reader import Snapshots, make_bundle_payload
 from compatgate.service.matrix.snapshots.snapshot import Snapshot, seal_bundle
+from compatgate.service.runs.evidence.evidence import StoredEvidence
 
 if TYPE_CHECKING:
-    from compatgate.service.access.tokens.service import Tokens
+    from compatgate.service.access.tokens import Tokens
     from compatgate.service.gate.questions.images import Images, ImageSettings
     from compatgate.service.gate.questions.wheels import WheelMeasurer, WheelSettings
 
@@ -322,6 +325,11 @@ class Gate:
             self._keeper.close()
         self._log.close()
         self.database.close()
+
+
+def make_gate(database: Database, facts: Facts, kind: type[Gate] = Gate, **options: Any) -> Gate:
+    """Return a gate on a database, with the options of `Gate`: all that one question needs."""
+    return kind(Snapshots(database, facts, StoredEvidence()), **options)
 
 
 def _record_answer(

@@ -101,7 +101,6 @@ def document_routes(
     kind: Kind,
     plural: str,
     *,
-    scope: Scope,
     part: Scope | None = None,
     body: type,
     shown: type,
@@ -114,7 +113,7 @@ def document_routes(
     ``remarks`` returns additional members of a document in an answer.
     """
     one, path = kind.lower(), f"/{plural}/{{name}}"
-    of, own = _Documents(kind, plural, remarks), Routes(plural, targets="checked", scope=scope)
+    of, own = _Documents(kind, plural, remarks), Routes(plural, targets="checked", scope="bless")
     query = ForceOption if kind == "Target" else NoQuery  # only a target's policy names suites
     reads = Body(body, examples={one: example}, argument=one)
     sent: dict[str, Any] = {"what": one, "query": query, "body": reads, "reason": "body"}
@@ -143,7 +142,6 @@ def list_entries(call: Call[EntryFilters]) -> Reply:
 ENTRY_ROUTES = document_routes(
     "Entry",
     "entries",
-    scope="bless",
     body=EntryChange,
     shown=EntryBody,
     example=ENTRY,
@@ -219,7 +217,6 @@ def list_targets(call: Call[TargetFilters]) -> Reply:
 TARGET_ROUTES = document_routes(
     "Target",
     "targets",
-    scope="bless",
     part="operate",
     body=TargetChange,
     shown=TargetBody,
@@ -270,5 +267,5 @@ def list_waivers(call: Call[WaiverFilters]) -> Reply:
 
 
 WAIVER_ROUTES = document_routes(
-    "Waiver", "waivers", scope="bless", body=WaiverChange, shown=WaiverBody, example=WAIVER
+    "Waiver", "waivers", body=WaiverChange, shown=WaiverBody, example=WAIVER
 )

@@ -28,7 +28,7 @@ from compatgate.documents.specs import (
     kind_of,
     target_refs,
 )
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_limit, in_parts, page
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, in_limit, in_parts, narrow, page
 from compatgate.kit.principal import TargetPatterns
 from compatgate.service.matrix.documents.models import (
     Entry,
@@ -268,8 +268,7 @@ def list_documents(
             query = query.where(_CONDITIONS[name](kind, value))
     if gpu or driver:
         has = exists().where(Pool.target == Target.name)
-        has = has.where(Pool.gpu == gpu) if gpu else has
-        query = query.where(has.where(Pool.driver == driver) if driver else has)
+        query = query.where(narrow(has, {Pool.gpu: gpu, Pool.driver: driver}))
     if within is not None and kind == "Target":
         query = query.where(in_limit(session, Target.name, within))
     elif within is not None:
@@ -311,10 +310,7 @@ def list_pools(
     limit: int = DEFAULT_LIMIT,
 ) -> Page[Pool]:
     """Return the pools of all targets, by target and name; GPU and driver as written."""
-    query = select(Pool)
-    for column, value in ((Pool.target, target), (Pool.gpu, gpu), (Pool.driver, driver)):
-        if value:
-            query = query.where(column == value)
+    query = narrow(select(Pool), {Pool.target: target, Pool.gpu: gpu, Pool.driver: driver})
     if within is not None:
         query = query.where(in_limit(session, Pool.target, within))
     return page(session, query, (Pool.target, Pool.name), cursor=cursor, limit=limit)

@@ -17,8 +17,8 @@ from compatgate.documents import specs as compared
 from compatgate.documents.specs import Document, Kind, decode, encode, key_of, kind_of, to_body
 from compatgate.errors import NotFound
 from compatgate.kit.clock import iso
-from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, page
-from compatgate.service.audit.events import repository as audit
+from compatgate.kit.database.tables import DEFAULT_LIMIT, Page, narrow, page
+from compatgate.service.audit import chain as audit
 from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents.models import DocumentChange, Revision
 from compatgate.service.matrix.documents.schemas import RevisionBody, RevisionDetail
@@ -282,16 +282,11 @@ def list_revisions(
 ) -> Page[RevisionBody]:
     """Return revisions, newest first; ``kind`` and ``name`` select by changed document."""
     query = select(Revision.__table__)
-    if author:
-        query = query.where(Revision.author == author)
+    query = narrow(query, {Revision.author: author}, at=Revision.made_at, since=since, until=until)
     if kind or name:
         touched = exists().where(DocumentChange.revision == Revision.number)
-        touched = touched.where(DocumentChange.kind == kind) if kind else touched
-        query = query.where(touched.where(DocumentChange.name == name) if name else touched)
-    if since:
-        query = query.where(Revision.made_at >= since)
-    if until:
-        query = query.where(Revision.made_at <= until)
+        about = {DocumentChange.kind: kind, DocumentChange.name: name}
+        query = query.where(narrow(touched, about))
     return page(
         session, query, Revision.number, _to_body, cursor=cursor, limit=limit, descending=True
     )

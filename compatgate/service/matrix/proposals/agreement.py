@@ -19,7 +19,7 @@ from compatgate.documents.weakening import loosens, takes_approval, takes_back
 from compatgate.errors import Conflict
 from compatgate.kit.database.database import Database
 from compatgate.kit.principal import matches, names_of
-from compatgate.service.access.tokens.repository import list_aliases
+from compatgate.service.access.token_table import list_aliases
 from compatgate.service.matrix.documents.blessing import list_taken, targets_of
 from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.documents.revisions import Edit

@@ -26,7 +26,7 @@ from compatgate.kit.database.tables import (
     page,
 )
 from compatgate.kit.principal import list_last_words, names_of
-from compatgate.service.audit.events import repository as audit
+from compatgate.service.audit import chain as audit
 from compatgate.service.matrix.documents.blessing import concerned_targets
 from compatgate.service.matrix.documents.repository import DocumentLookup
 from compatgate.service.matrix.documents.revisions import Edit, decode_edit

@@ -25,7 +25,7 @@ from compatgate.documents.specs import order_of
 from compatgate.errors import Unavailable
 from compatgate.kit.clock import iso
 from compatgate.kit.database.database import Database
-from compatgate.kit.database.watch import CHECK_SECONDS
+from compatgate.kit.database.watch import CHECK_SECONDS, Keeper
 from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents import revisions
 from compatgate.service.matrix.snapshots.snapshot import (
@@ -63,25 +63,6 @@ class EvidenceSource(Protocol):
 
     def suites(self) -> Mapping[str, SuiteDefinition]:
         """Return the definitions of the suites now; asked only if a run is bound to one."""
-
-
-class Keeper(Protocol):
-    """Looks at the database in a thread of its own, and brings the news to `Snapshots.take`."""
-
-    def check(self) -> None:
-        """Look at the database if a look is due; wait a moment at most."""
-
-    def follow_change(self) -> None:
-        """Wait until a change that this process has made is in memory."""
-
-    def expire(self) -> None:
-        """Make a look at the database due."""
-
-    def is_recent(self) -> bool:
-        """Return whether memory is recent enough to answer without a look at the database."""
-
-    def require_usable(self) -> None:
-        """Raise `Unavailable` if the snapshot is too old to decide on."""
 
 
 class Snapshots:

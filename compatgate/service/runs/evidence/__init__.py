@@ -1,1 +1,1 @@
-"""Bind the results of runs to what ran, and promote or discard them."""
+"""Bind results of runs to what ran, promote or discard them, and learn baselines from them."""

@@ -20,10 +20,11 @@ from compatgate.kit.database.tables import (
     JsonText,
     Page,
     UtcTime,
+    narrow,
     page,
     to_plain,
 )
-from compatgate.service.audit.events import repository as audit
+from compatgate.service.audit import chain as audit
 from compatgate.service.matrix.documents.evidence_schemas import (
     EvidenceBody,
     EvidenceFilters,
@@ -280,12 +281,10 @@ class StoredEvidence:
 def list_evidence(session: Session, /, **filters: Any) -> Page[EvidenceRow]:
     """List evidence, newest first, by `EvidenceFilters`; these limit the time of storage."""
     asked = EvidenceFilters(**filters)
-    query = select(*_EVIDENCE_COLUMNS)
-    for name in ("suite", "sku", "run", "outcome", "content"):
-        if value := getattr(asked, name):
-            query = query.where(getattr(EvidenceRecord, name) == value)
-    query = query.where(EvidenceRecord.known_at >= asked.since) if asked.since else query
-    query = query.where(EvidenceRecord.known_at <= asked.until) if asked.until else query
+    names = ("suite", "sku", "run", "outcome", "content")
+    equal = {getattr(EvidenceRecord, name): getattr(asked, name) for name in names}
+    query, at = select(*_EVIDENCE_COLUMNS), EvidenceRecord.known_at
+    query = narrow(query, equal, at=at, since=asked.since, until=asked.until)
     key = EvidenceRecord.seq
     return page(session, query, key, _row, cursor=asked.cursor, limit=asked.limit, descending=True)
 
@@ -338,9 +337,8 @@ def open_warnings(
 ) -> list[WarningRow]:
     """Return open warnings, oldest first."""
     query = select(*_WARNING_COLUMNS).where(EntryWarning.closed_at.is_(None))
+    query = narrow(query, {EntryWarning.suite: suite, EntryWarning.sku: sku})
     query = query.where(EntryWarning.entry.in_(entries)) if entries is not None else query
-    query = query.where(EntryWarning.suite == suite) if suite else query
-    query = query.where(EntryWarning.sku == sku) if sku else query
     return [WarningRow(*result) for result in session.execute(query.order_by(EntryWarning.id))]
 
 

@@ -18,7 +18,7 @@ from compatgate.core.entry_evidence import find_places, is_run_of_entry
 from compatgate.core.matrix import Evidence
 from compatgate.core.request import Pool, Target
 from compatgate.errors import BadInput, Conflict
-from compatgate.service.audit.events import repository as audit
+from compatgate.service.audit import chain as audit
 from compatgate.service.matrix.snapshots.snapshot import MAX_POOLED, Snapshot
 from compatgate.service.runs.evidence import evidence
 from compatgate.service.runs.evidence.evidence import DiscardedRun, EvidenceRow

@@ -19,8 +19,8 @@ from sqlalchemy.orm import Session
 from compatgate.canary.run import ENDED
 from compatgate.kit import clock
 from compatgate.kit.database.database import Database
-from compatgate.service.audit.events import repository as audit
-from compatgate.service.runs.baselines.repository import BaselineRow
+from compatgate.service.audit import chain as audit
+from compatgate.service.runs.evidence.baselines import BaselineRow
 from compatgate.service.runs.evidence.evidence import EntryWarning, EvidenceRecord
 from compatgate.service.runs.queue.models import Host, PrunedLog, Run, RunOutput, RunStep, Slot
 from compatgate.service.runs.queue.repository import NO_STEP

@@ -31,7 +31,7 @@ from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.clock import read_clocks
 from compatgate.kit.database.database import Database
-from compatgate.service.audit.events import repository as audit
+from compatgate.service.audit import chain as audit
 from compatgate.service.runs.evidence.promotion import store_evidence
 from compatgate.service.runs.queue import leases
 from compatgate.service.runs.queue import repository as runs

@@ -19,7 +19,7 @@ from compatgate.core.binding import SuiteDefinition
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput, NotFound
 from compatgate.kit import clock
-from compatgate.kit.database.tables import Page, in_limit, page
+from compatgate.kit.database.tables import Page, in_limit, narrow, page
 from compatgate.kit.principal import TargetPatterns
 from compatgate.service.runs.evidence.evidence import DiscardedRun
 from compatgate.service.runs.queue.models import (
@@ -157,11 +157,8 @@ def list_runs(
     if asked.state:
         states = {"active": ACTIVE, "ended": ENDED}.get(asked.state, (asked.state,))
         query = query.where(Run.state.in_(states))
-    for name, column in _FILTERED.items():
-        if value := getattr(asked, name):
-            query = query.where(column == value)
-    query = query.where(Run.created_at >= asked.since) if asked.since else query
-    query = query.where(Run.created_at <= asked.until) if asked.until else query
+    equal = {column: getattr(asked, name) for name, column in _FILTERED.items()}
+    query = narrow(query, equal, at=Run.created_at, since=asked.since, until=asked.until)
     if within is not None:
         query = query.where(in_limit(session, Run.target, within))
     return page(

@@ -18,7 +18,7 @@ from compatgate.kit.http.replies import Reply
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.http.route import Body, Call, NoQuery, Returns, Route, Routes
 from compatgate.kit.http.schemas import Filter
-from compatgate.service.runs.baselines.service import BaselineService
+from compatgate.service.runs.evidence.baselines import BaselineService
 from compatgate.service.runs.queue.schemas import HostBody
 from compatgate.service.runs.queue.service import Runs
 from compatgate.service.runs.work.schemas import (

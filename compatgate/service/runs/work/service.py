@@ -18,7 +18,7 @@ from compatgate.core.matrix import Evidence
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
 from compatgate.kit.principal import AccessRefused, Principal
-from compatgate.service.runs.baselines.service import BaselineService
+from compatgate.service.runs.evidence.baselines import BaselineService
 from compatgate.service.runs.queue.queue import DatabaseQueue, check_clock
 from compatgate.service.runs.queue.service import Runs
 from compatgate.service.runs.work.schemas import (

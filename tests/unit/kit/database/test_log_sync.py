@@ -24,7 +24,7 @@ from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.decisions.decision_log import DecisionLog
 from compatgate.service.gate.decisions.spool import SpoolOptions
 from compatgate.service.gate.questions.decider import NewDecision
-from compatgate.service.recovery.chain.verification import AuditChain
+from compatgate.service.recovery.verification import AuditChain
 
 BODY = "{}"
 

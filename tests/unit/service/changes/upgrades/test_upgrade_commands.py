@@ -9,7 +9,7 @@ import pytest
 
 from compatgate.cli.main import main
 from compatgate.service.app import Rooms
-from compatgate.service.nodes.reports.schemas import Report
+from compatgate.service.nodes.schemas import Report
 
 
 def run(capsys: pytest.CaptureFixture[str], rooms: Rooms, *words: str) -> tuple[int, str]:

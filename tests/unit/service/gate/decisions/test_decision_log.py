@@ -23,7 +23,7 @@ from compatgate.service.gate.decisions.decision_log import DecisionLog
 from compatgate.service.gate.decisions.service import read_decision_lines
 from compatgate.service.gate.decisions.spool import Spool, SpoolOptions
 from compatgate.service.gate.questions.decider import NewDecision
-from compatgate.service.recovery.chain.verification import AuditChain
+from compatgate.service.recovery.verification import AuditChain
 
 
 def _decision(who: str, verdict: str = "vd_1") -> NewDecision:

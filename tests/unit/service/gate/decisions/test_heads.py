@@ -19,7 +19,7 @@ from compatgate.service.gate.decisions.batch_store import DecisionWriter, Delive
 from compatgate.service.gate.decisions.batches import WriterChain
 from compatgate.service.gate.decisions.heads import HeadNotes, read_heads
 from compatgate.service.gate.questions.decider import NewDecision
-from compatgate.service.recovery.chain.verification import AuditChain
+from compatgate.service.recovery.verification import AuditChain
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from compatgate.core.facts import Facts
 from compatgate.documents.specs import EntryDoc, Kind, TargetDoc, WaiverDoc
 from compatgate.documents.validation import read_body
-from compatgate.service.access.tokens.repository import KnownToken, TokenRow
+from compatgate.service.access.token_table import KnownToken, TokenRow
 from compatgate.service.gate.decisions.last_known import FORMAT, LastKnown, SnapshotFile
 from compatgate.service.gate.questions.decider import decide
 from compatgate.service.matrix.snapshots.snapshot import BundledDocument, Payload

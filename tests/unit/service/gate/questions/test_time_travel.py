@@ -26,9 +26,9 @@ from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit.database.database import Database
 from compatgate.kit.principal import Authorship, Principal
 from compatgate.service.app import Rooms
+from compatgate.service.gate.questions.service import make_gate
 from compatgate.service.matrix.documents.schemas import ENTRY, TARGET, WAIVER
 from compatgate.service.matrix.proposals.schemas import ProposalRequest
-from compatgate.service.one_gate import make_gate
 
 CHANGES = int(os.environ.get("COMPATGATE_RANDOM_CHANGES", "30"))
 TARGETS, ENTRIES, WAIVERS = ("open", "pair"), ("e1", "e2", "e3"), ("w1", "w2")

@@ -8,7 +8,7 @@ import pytest
 
 from compatgate.documents.specs import Document
 from compatgate.documents.specs import decode as read
-from compatgate.service.gate.cells.pairs import FitCache, list_entry_pairs, list_target_pairs
+from compatgate.service.gate.advice.pairs import FitCache, list_entry_pairs, list_target_pairs
 from compatgate.service.matrix.snapshots.snapshot import Snapshot, build
 
 

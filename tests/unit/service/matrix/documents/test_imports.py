@@ -13,7 +13,7 @@ from compatgate.documents.text import to_yaml
 from compatgate.errors import ManyProblems
 from compatgate.kit.principal import Authorship
 from compatgate.service.app import Rooms
-from compatgate.service.recovery.backup.doctor import Subjects, examine
+from compatgate.service.recovery.doctor import Subjects, examine
 
 BY = Authorship("ann", "for the test")
 FORCED = Authorship("ann", "for the test", force=True)

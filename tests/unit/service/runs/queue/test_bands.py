@@ -12,7 +12,7 @@ from compatgate.canary.judge.baseline import learn
 from compatgate.canary.judge.result import Samples
 from compatgate.canary.run import Env, Metric, Report
 from compatgate.canary.workload import MetricSpec
-from compatgate.service.runs.baselines.repository import BaselineRow
+from compatgate.service.runs.evidence.baselines import BaselineRow
 from compatgate.service.runs.queue.models import PastStep
 from compatgate.web.pages.run_inspection import (
     baseline_bands,

@@ -1,1 +1,0 @@
-"""Observe what a machine has below its containers: modules, services, settings, its platform."""

@@ -1,1 +1,0 @@
-"""Create tokens, check their scopes, and sign browsers in."""

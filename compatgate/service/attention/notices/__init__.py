@@ -1,1 +1,0 @@
-"""Keep incidents that need attention, and post them to a webhook."""

@@ -1,1 +1,0 @@
-"""Report what happened on a target: changes, questions, answers then and today, runs and nodes."""

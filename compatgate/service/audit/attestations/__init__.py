@@ -1,5 +1,0 @@
-"""Sign verdicts and verify them: in-toto statements in DSSE envelopes; docs/how-to/signing.md.
-
-`statement` makes the signed content from stored verdicts; `envelope` and `keys` hand it to
-securesystemslib; `envelope` also verifies. `sigstore` writes and reads Sigstore bundles.
-"""

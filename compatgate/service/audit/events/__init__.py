@@ -1,1 +1,0 @@
-"""Log every change in a hash chain, and verify it."""

@@ -1,1 +1,0 @@
-"""Evaluate every entry on every target: what runs where."""

@@ -1,1 +1,0 @@
-"""Show the vendors' facts and the rules of the gate."""

@@ -1,1 +1,0 @@
-"""Read nodes and pods of a running cluster, through `compatgate.kit.kubernetes`."""

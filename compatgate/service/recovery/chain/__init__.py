@@ -1,1 +1,0 @@
-"""Walk the audit chain: verify, seal and prune it."""

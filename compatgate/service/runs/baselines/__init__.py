@@ -1,1 +1,0 @@
-"""Store the expected distributions of metrics, in versions that a person approves."""
