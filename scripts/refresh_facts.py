@@ -47,8 +47,8 @@ from compatgate.discovery.wheels.measure import (
 )
 from compatgate.errors import BadInput, CompatgateError, Unavailable
 from compatgate.kit.cli.options import FORMAT
+from compatgate.kit.cli.output import strip_controls
 from compatgate.kit.cli.parser import add_overlays
-from compatgate.kit.cli.terminal import strip_controls
 from compatgate.kit.cli.usage import add_usage
 
 _EXAMPLES = """\

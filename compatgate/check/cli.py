@@ -180,7 +180,7 @@ def settle(args: argparse.Namespace, answer: Callable[[argparse.Namespace], int]
         print(f"error: {error.detail}", file=sys.stderr)
         status = EXIT_NO_DECISION
     if status == EXIT_NO_DECISION and args.fail_open:
-        from compatgate.kit.cli.terminal import paint, wants_colour
+        from compatgate.kit.cli.output import paint, wants_colour
 
         text = (
             "WARNING: NO DECISION WAS MADE; --fail-open lets the stack pass UNCHECKED"
@@ -220,12 +220,11 @@ def publish_answers(
 
 
 def _answers(args: argparse.Namespace, decider: Decider) -> list[Answer]:
-    from compatgate.check.deciders import pools_of
     from compatgate.check.question import read_questions
     from compatgate.formats.reports import Answer, Place
-    from compatgate.kit.cli.terminal import strip_controls
+    from compatgate.kit.cli.output import strip_controls
 
-    asked = read_questions(args, decider.facts, lambda: pools_of(args))
+    asked = read_questions(args, decider.facts, lambda: decider.pools(args.target))
     for note in asked.notes:
         print(f"note: {strip_controls(note)}", file=sys.stderr)
     read = [path for path in (*args.lock, args.sbom, args.dockerfile) if path]

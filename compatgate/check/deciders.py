@@ -1,7 +1,4 @@
-"""Decide with the facts alone, a database, a bundle or a server, through one interface.
-
-`pools_of` reads a target's pools from the same source.
-"""
+"""Decide with the facts alone, a database, a bundle or a server, through one interface."""
 
 from __future__ import annotations
 
@@ -22,7 +19,6 @@ if TYPE_CHECKING:
     from compatgate.core.facts import Facts
     from compatgate.core.facts.records import Record
     from compatgate.service.gate.questions.service import Gate
-    from compatgate.service.matrix.snapshots.snapshot import Bundle
     from compatgate.web.local_gate import LocalClient
 
 Body = dict[str, Any]
@@ -42,6 +38,10 @@ class Decider:
 
     def solve(self, body: Body, pools: Sequence[Body] = ()) -> Body:
         """Return the answer of ``POST /solve``; the body names no place where pools are given."""
+        raise NotImplementedError
+
+    def pools(self, target: str) -> list[Body]:
+        """Return the pools of a target as bodies of requests."""
         raise NotImplementedError
 
     def facts(self) -> Facts:
@@ -75,6 +75,10 @@ class FactsDecider(Decider):
         if isinstance(self._targets, BundleDecider):
             return self._targets.facts()
         return load_facts(self._overlays)
+
+    def pools(self, target: str) -> list[Body]:
+        """Return the pools that the decider for targets knows."""
+        return self._targets.pools(target)
 
     def facts(self) -> Facts:
         """Return the facts for decisions."""
@@ -151,8 +155,8 @@ class ServerDecider(Decider):
 
     def decide(self, bodies: Sequence[Body], records: Sequence[Record] = ()) -> Body:
         """Return the gate's verdict."""
-        from compatgate.check.verdicts import join_verdicts
         from compatgate.errors import DamagedContent
+        from compatgate.formats.reports import join_verdicts
 
         try:
             return join_verdicts([self._ask(body) for body in bodies])
@@ -161,8 +165,8 @@ class ServerDecider(Decider):
             raise Unavailable(error.problem, field=error.field, hint=hint) from None
 
     def _ask(self, body: Body) -> Body:
-        from compatgate.check.verdicts import verdict_of
         from compatgate.client.operations import Operations
+        from compatgate.formats.reports import verdict_of
         from compatgate.gate_client import ask
 
         if self._recorded:
@@ -181,6 +185,16 @@ class ServerDecider(Decider):
             hint = "leave out --server, or put the pools into a target"
             raise BadInput("a server accepts only one --pool", field="--pool", hint=hint)
         return ask(self.client, Operations.solve, {**body, **({"pool": pools[0]} if pools else {})})
+
+    def pools(self, target: str) -> list[Body]:
+        """Ask the gate for the target."""
+        from compatgate.client.operations import Operations
+        from compatgate.gate_client import ask
+
+        pools = (ask(self.client, Operations.show_target, target).get("spec") or {}).get("pools")
+        if not isinstance(pools, list):
+            raise Unavailable("the answer of the gate is not a target", field=self.client.base_url)
+        return [{key: pool[key] for key in _MEMBERS if pool.get(key)} for pool in pools]
 
     def link(self, verdict: Mapping[str, Any]) -> str:
         """Return the permanent link; empty if nothing is recorded."""
@@ -256,6 +270,11 @@ class DatabaseDecider(ServerDecider):
         with naming_database(self._database):
             return super().solve(body, pools)
 
+    def pools(self, target: str) -> list[Body]:
+        """Ask the gate."""
+        with naming_database(self._database):
+            return super().pools(target)
+
     def link(self, verdict: Mapping[str, Any]) -> str:
         """Return nothing: a local database serves no pages."""
         return ""
@@ -289,7 +308,14 @@ class BundleDecider(Decider):
     """A decider that reads targets from a bundle and records nothing."""
 
     def __init__(self, path: str, keys: Sequence[str] = ()) -> None:
-        bundle = _load_bundle(path, keys)
+        if keys:
+            from compatgate.service.gate.far.bundles import load_checked_bundle
+
+            bundle = load_checked_bundle(path, keys)
+        else:
+            from compatgate.service.matrix.snapshots.snapshot import load_bundle
+
+            bundle = load_bundle(path)
         if not bundle.facts_match:
             print(
                 f"note: {path} was made with other facts ({bundle.payload.facts[:19]}) than "
@@ -321,22 +347,39 @@ class BundleDecider(Decider):
         of, now = self.snapshot, datetime.now(UTC)
         return answer_question(body, of.target, facts=of.facts, matrix=of.matrix, now=now)
 
+    def pools(self, target: str) -> list[Body]:
+        """Return the pools of the bundle."""
+        return [
+            {
+                "name": pool.name,
+                "gpu": pool.gpu.sku if pool.gpu else None,
+                "driver": pool.driver.text if pool.driver else None,
+                **{name: getattr(pool, name) for name in _SAME_MEMBERS},
+            }
+            for pool in self.snapshot.target(target).pools
+        ]
+
 
 def choose_decider(args: argparse.Namespace, *, recorded: bool = True) -> Decider:
-    """Choose the decider by the options; open no database before the first question."""
-    at = getattr(args, "moment", None)
-    if server := args.server or args.target_server:
+    """Choose the decider by the options: a server that is named decides about pools as well."""
+    targets = open_targets(args, recorded=recorded)
+    return targets if args.server else FactsDecider(args.facts, targets)
+
+
+def open_targets(args: argparse.Namespace, *, recorded: bool = True) -> Decider:
+    """Return the decider that knows the targets; open no database before the first question."""
+    at, timeout = getattr(args, "moment", None), getattr(args, "timeout", 10.0)
+    server = args.target_server if "target_server" in args else server_of(args)
+    if server := args.server or server:
         from compatgate.gate_client import make_client
 
-        client = make_client(server, args.token, args.timeout, retries=0)
+        client = make_client(server, args.token, timeout, retries=0)
         hint = "--fail-open lets a build pass unchecked" if hasattr(args, "fail_open") else ""
-        decider = ServerDecider(client, at, hint, recorded=recorded)
-        return decider if args.server else FactsDecider(args.facts, decider)
+        return ServerDecider(client, at, hint, recorded=recorded)
     if args.bundle:
         refuse_stale(args.bundle, getattr(args, "max_stale", None))
-        return FactsDecider(args.facts, BundleDecider(args.bundle, getattr(args, "key", ())))
-    local = DatabaseDecider(args.database, args.facts, at, recorded=recorded)
-    return FactsDecider(args.facts, local)
+        return BundleDecider(args.bundle, getattr(args, "key", ()))
+    return DatabaseDecider(args.database, args.facts, at, recorded=recorded)
 
 
 def refuse_stale(path: str, longest: str | None) -> None:
@@ -354,52 +397,3 @@ def refuse_stale(path: str, longest: str | None) -> None:
             field="bundle",
             hint="run compatgate bundle pull; if it already runs, check its access to the gate",
         )
-
-
-def _load_bundle(path: str, keys: Sequence[str]) -> Bundle:
-    if keys:
-        from compatgate.service.gate.far.bundles import load_checked_bundle
-
-        return load_checked_bundle(path, keys)
-    from compatgate.service.matrix.snapshots.snapshot import load_bundle
-
-    return load_bundle(path)
-
-
-def pools_of(args: argparse.Namespace) -> list[Body]:
-    """Return the pools of ``args.target`` as bodies of requests."""
-    server = args.target_server if "target_server" in args else server_of(args)
-    if server:  # the options were checked before
-        from compatgate.gate_client import make_client
-
-        timeout = getattr(args, "timeout", 10.0)
-        with make_client(server, args.token, timeout, retries=0) as client:
-            return _ask_pools(client, args.target)
-    if args.bundle:
-        bundle = _load_bundle(args.bundle, getattr(args, "key", ()))
-        return [
-            {
-                "name": pool.name,
-                "gpu": pool.gpu.sku if pool.gpu else None,
-                "driver": pool.driver.text if pool.driver else None,
-                **{name: getattr(pool, name) for name in _SAME_MEMBERS},
-            }
-            for pool in bundle.snapshot().target(args.target).pools
-        ]
-    from compatgate.web.local_gate import LocalClient
-
-    with (
-        naming_database(args.database),
-        LocalClient.open(args.database, overlays=args.facts) as local,
-    ):
-        return _ask_pools(local.client, args.target)
-
-
-def _ask_pools(gate: Client, target: str) -> list[Body]:
-    from compatgate.client.operations import Operations
-    from compatgate.gate_client import ask
-
-    pools = (ask(gate, Operations.show_target, target).get("spec") or {}).get("pools")
-    if not isinstance(pools, list):
-        raise Unavailable("the answer of the gate is not a target", field=gate.base_url)
-    return [{key: pool[key] for key in _MEMBERS if pool.get(key)} for pool in pools]

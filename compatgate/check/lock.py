@@ -6,7 +6,6 @@ import argparse
 import os
 import sys
 import tempfile
-from argparse import Namespace
 from collections.abc import Sequence
 from contextlib import closing
 from functools import partial
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from compatgate.check.cli import FACTS_DECIDER, WHEELS, complete_decider
-from compatgate.check.deciders import Decider, choose_decider, pools_of
+from compatgate.check.deciders import Decider, choose_decider
 from compatgate.check.resolver import LOCK_NAME, TORCH_INDEX, Pins, UvProject
 from compatgate.check.solve import (
     SOLVE_PLACES,
@@ -32,7 +31,7 @@ from compatgate.core.rule import EXIT_DENIED, EXIT_NO_DECISION
 from compatgate.core.versions import parse_version
 from compatgate.errors import BadInput
 from compatgate.formats.text import format_stack, headline, subject
-from compatgate.kit.cli.terminal import say, width_of
+from compatgate.kit.cli.output import say, width_of
 from compatgate.kit.cli.usage import command
 from compatgate.kit.files import replacing
 
@@ -93,8 +92,7 @@ class _Locking:
         self._facts: Facts = decider.facts()
         self._pools = read_solve_pools(args)
         # the pools of the first target choose the platform
-        first = Namespace(**{**vars(args), "target": args.target[0] if args.target else None})
-        asked = partial(pools_of, first) if args.target else None
+        asked = partial(decider.pools, args.target[0]) if args.target else None
         self._platforms: Platforms = read_platforms(self._pools, asked, {}, self._facts.gpus)
         self._uv = UvProject(args, self._facts, (self._platforms.os, self._platforms.cpu))
         self._project = self._uv.project

@@ -21,8 +21,14 @@ from compatgate.core.stack import SPECIAL_KEYS, parse_stack_text
 from compatgate.errors import BadInput
 from compatgate.formats.text import fix_option, format_stack
 from compatgate.kit.cli.options import FORMAT
-from compatgate.kit.cli.output import print_json
-from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour, width_of, wrap
+from compatgate.kit.cli.output import (
+    paint,
+    print_json,
+    strip_controls,
+    wants_colour,
+    width_of,
+    wrap,
+)
 from compatgate.kit.cli.usage import command
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from compatgate.core.stack_facts import assume_default_wheels
 from compatgate.core.versions import parse_version
 from compatgate.discovery.cache import default_wheel_folder
 from compatgate.errors import BadInput
-from compatgate.kit.cli.terminal import say
+from compatgate.kit.cli.output import say
 
 if TYPE_CHECKING:
     from compatgate.core.package_finder import OpenPackage

@@ -12,9 +12,8 @@ from compatgate.cli.gate import Operations, open_rooms
 from compatgate.errors import BadInput, CompatgateError, NotFound
 from compatgate.gate_client import ask, make_client
 from compatgate.kit.cli.options import FORMAT, SERVER
-from compatgate.kit.cli.output import format_json_time, print_answer
+from compatgate.kit.cli.output import format_json_time, print_answer, say, strip_controls
 from compatgate.kit.cli.parser import server_of
-from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import command
 from compatgate.kit.clock import iso
 from compatgate.kit.principal import SCOPES

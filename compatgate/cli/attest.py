@@ -33,10 +33,11 @@ from compatgate.kit.cli.output import (
     print_answer,
     print_json,
     read_bytes,
+    say,
+    strip_controls,
     write_output,
 )
 from compatgate.kit.cli.parser import server_of
-from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import command, titled
 from compatgate.kit.clock import now
 from compatgate.service.audit.attestations import SigningOptions

@@ -13,9 +13,8 @@ from compatgate.cli.commands import Group
 from compatgate.documents.quantities import parse_duration
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import DATABASE, FORMAT, user_name
-from compatgate.kit.cli.output import format_time, print_answer
+from compatgate.kit.cli.output import format_time, print_answer, say, strip_controls
 from compatgate.kit.cli.parser import add_overlays
-from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action, command
 from compatgate.service.recovery.checks import print_checks
 

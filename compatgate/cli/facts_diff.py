@@ -20,8 +20,7 @@ from compatgate.documents.validation import read_documents
 from compatgate.errors import BadInput
 from compatgate.kit import clock
 from compatgate.kit.cli.options import DATABASE, FORMAT
-from compatgate.kit.cli.output import print_answer
-from compatgate.kit.cli.terminal import say, wants_colour, width_of
+from compatgate.kit.cli.output import print_answer, say, wants_colour, width_of
 from compatgate.kit.cli.usage import action
 from compatgate.kit.database.database import ENVIRONMENT, resolve_url
 from compatgate.kit.sections import text_lines

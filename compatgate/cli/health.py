@@ -20,9 +20,11 @@ from compatgate.errors import BadInput, Unavailable, naming
 from compatgate.gate_client import ask
 from compatgate.kit import clock
 from compatgate.kit.cli.options import FORMAT, PLACE, read_interval, repeat
-from compatgate.kit.cli.output import name_input, open_input, print_answer
-from compatgate.kit.cli.terminal import (
+from compatgate.kit.cli.output import (
+    name_input,
+    open_input,
     paint,
+    print_answer,
     say,
     strip_controls,
     wants_colour,

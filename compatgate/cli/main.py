@@ -28,16 +28,22 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "show the stack in an image, lockfile, SBOM, wheel, library or folder",
     ),
     "probe": (
-        "cli.probe",
+        "cli.inspect:run_probe",
         "detect driver, GPUs and stack of a machine, process, container or node",
     ),
     "health": ("cli.health", "find GPU errors in a kernel log, with actions"),
-    "triage": ("cli.triage", "find the cause of an error, and check a stack for that cause"),
+    "triage": (
+        "cli.explain:run_triage",
+        "find the cause of an error, and check a stack for that cause",
+    ),
     "explain": ("cli.explain", "explain a rule: check, reason and fix"),
     "env": ("cli.env", "print build variables for machines without a GPU"),
-    "require": ("cli.require", "check NVIDIA_REQUIRE_* expressions against a host"),
+    "require": ("cli.env:run_require", "check NVIDIA_REQUIRE_* expressions against a host"),
     "facts": ("cli.facts", "show, verify and compare vendor facts; measure wheels"),
-    "target": ("cli.matrix.targets", "list and change targets; predict what a driver would break"),
+    "target": (
+        "cli.matrix.documents:run_target",
+        "list and change targets; predict what a driver would break",
+    ),
     "plan": (
         "cli.gate.comparison:run_plan",
         "plan an upgrade of driver or CUDA: effects, canary runs and rollout order",
@@ -87,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - to the end
     elif (sys.stdout.encoding or "").lower() != "utf-8":
-        from compatgate.kit.cli.terminal import escape_unencodable
+        from compatgate.kit.cli.output import escape_unencodable
 
         escape_unencodable(sys.stdout)
     try:
@@ -178,7 +184,7 @@ def _usage(name: str) -> int:
 
 
 def _report(error: Exception) -> int:
-    from compatgate.kit.cli.terminal import strip_controls
+    from compatgate.kit.cli.output import strip_controls
 
     status = EXIT_USAGE
     if isinstance(error, CompatgateError):

@@ -11,13 +11,18 @@ import msgspec
 
 from compatgate.catalog import load_facts
 from compatgate.cli.commands import Body, Group, Row, columns, declared_rows, format_rows
-from compatgate.cli.gate import Operations, gate_of
+from compatgate.cli.gate import Client, Operations, asking, gate_of
 from compatgate.discovery.probe import probe_machine, read_probe
 from compatgate.errors import BadInput, quote_error
 from compatgate.gate_client import ask
 from compatgate.kit.cli.options import AUTHOR, FORMAT, PLACE, repeat
-from compatgate.kit.cli.output import format_fields, format_json_time, print_answer, read_text
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.output import (
+    format_fields,
+    format_json_time,
+    print_answer,
+    read_text,
+    strip_controls,
+)
 from compatgate.kit.cli.usage import action
 from compatgate.kit.sections import shorten
 from compatgate.service.nodes.schemas import CLUSTER, MAX_NODES
@@ -80,24 +85,21 @@ def _report(args: argparse.Namespace) -> int:
     return repeat(report_once, args.every)
 
 
-@action(
+@asking(
     "report nodes from a file",
     """\
 FILE       JSON file, as the body of POST /nodes ("-": standard input)
 --dry-run  print the result without storing it
 """,
-    PLACE,
-    FORMAT,
 )
-def _import(args: argparse.Namespace) -> int:
+def _import(args: argparse.Namespace, gate: Client) -> int:
     document = _read_report(args.file)
     nodes, cluster = document["nodes"], document.get("cluster", CLUSTER)
     reported: list[Body] = []
-    with gate_of(args) as gate:
-        for start in range(0, len(nodes), MAX_NODES):
-            part = nodes[start : start + MAX_NODES]
-            answer = ask(gate, Operations.report_nodes, part, cluster=cluster, dry_run=args.dry_run)
-            reported += answer["nodes"]
+    for start in range(0, len(nodes), MAX_NODES):
+        part = nodes[start : start + MAX_NODES]
+        answer = ask(gate, Operations.report_nodes, part, cluster=cluster, dry_run=args.dry_run)
+        reported += answer["nodes"]
     return print_nodes(args.format, reported, _NONE)
 
 

@@ -26,7 +26,7 @@ from compatgate.errors import BadInput, Unavailable, naming
 from compatgate.gate_client import import_httpx
 from compatgate.kit import logs
 from compatgate.kit.cli.options import read_interval
-from compatgate.kit.cli.terminal import say
+from compatgate.kit.cli.output import say
 from compatgate.kit.cli.usage import command
 from compatgate.kit.database.opening import open_state_folder
 from compatgate.kit.http.certificates import CertificatePair, load_certificate

@@ -8,8 +8,7 @@ error. The client does not import the service; both share the `schemas` of each 
 from __future__ import annotations
 
 from compatgate.client.answers import Answer
-from compatgate.client.clients import Client
+from compatgate.client.clients import Client, Event
 from compatgate.client.settings import Retries
-from compatgate.client.transport import Event
 
 __all__ = ["Answer", "Client", "Event", "Retries"]

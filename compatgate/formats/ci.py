@@ -30,7 +30,7 @@ from compatgate.documents.sources import DocumentProblem
 from compatgate.errors import BadInput, CompatgateError, ManyProblems
 from compatgate.formats import text
 from compatgate.formats.reports import Answer, Json, Place, View, render_all
-from compatgate.kit.cli.terminal import strip_commands
+from compatgate.kit.cli.output import strip_commands
 
 _COMMANDS = {"fail": "error", "unknown": "error", "warn": "warning", "waived": "notice"}
 _SEVERITIES = {"fail": "blocker", "unknown": "critical", "warn": "minor", "waived": "info"}

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from compatgate.formats import text
 from compatgate.formats.reports import Answer, Json, View
+from compatgate.kit.cli.output import shorten_text
 from compatgate.kit.sections import markdown_text
 
 _SIGNS = {"fail": "❌", "unknown": "❔", "warn": "⚠️", "waived": "🎫"}
@@ -133,5 +134,4 @@ def _text(text: str) -> str:
 
 
 def _shorten(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
+    return shorten_text(" ".join(text.split()), _LONGEST)

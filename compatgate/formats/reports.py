@@ -3,6 +3,8 @@
 A format is a function of a module that is imported on demand. It takes answers (verdicts in the
 JSON form of ``POST /gate``) and a view, and returns a text without a final newline. A check of
 several lockfiles has one answer for each. Register a format in `FORMATS`.
+
+Fields that formats need are checked: an answer of a server without them is not a decision.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from compatgate.errors import BadInput
+from compatgate.core.rule import OUTCOME_RANK, Checked, Finding, Outcome
+from compatgate.errors import BadInput, Unavailable, quote_error
 
 Json = dict[str, Any]
 STDOUT = "-"
@@ -131,7 +134,7 @@ def open_reports(
 
 def write_reports(reports: Sequence[Report], answers: Sequence[Answer]) -> None:
     """Write every report."""
-    from compatgate.kit.cli.terminal import wants_colour, width_of
+    from compatgate.kit.cli.output import wants_colour, width_of
 
     for report in reports:
         if report.path != STDOUT:
@@ -151,3 +154,78 @@ def render_json(answers: Sequence[Answer], view: View) -> str:
     one = len(answers) == 1 and not answers[0].file
     document = verdicts[0] if one else verdicts
     return msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+
+
+class _Pool(Struct):
+    name: str
+    gpu: str | None
+    driver: str | None
+    os: str
+
+
+class _Verdict(Struct):
+    id: str
+    verdict: Outcome
+    allowed: bool
+    mode: str
+    target: str | None
+    findings: list[Finding]
+    checked: Checked
+    stack: dict[str, Any]
+    pools: list[_Pool]
+    matrix_revision: int
+    facts: str
+    overlays: list[str]
+    evidence: list[str]
+    decided_at: str
+    valid_until: str | None
+
+
+def verdict_of(answer: dict[str, Any], server: str) -> dict[str, Any]:
+    """Validate an answer and return it unchanged, with unknown fields of newer gates."""
+    try:
+        msgspec.convert(answer, _Verdict)
+    except msgspec.ValidationError as error:
+        problem = f"the answer of the gate is not a verdict: {quote_error(error)}"
+        hint = "check that the URL belongs to a gate"
+        raise Unavailable(problem, field=server, hint=hint) from None
+    return answer
+
+
+def find_worst(verdicts: Iterable[Json]) -> Json:
+    """Return the verdict that weighs most: what is denied first, then the worst outcome."""
+    return max(verdicts, key=lambda v: (not v["allowed"], OUTCOME_RANK[v["verdict"]]))
+
+
+def join_verdicts(verdicts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Join verdicts on several pools to one, in JSON form.
+
+    ``id`` is that of the worst verdict, ``ids`` lists all; equal findings are merged.
+    """
+    if len(verdicts) == 1:
+        return verdicts[0]
+    worst = find_worst(verdicts)
+    findings: dict[str, dict[str, Any]] = {}
+    for verdict in verdicts:
+        for finding in verdict["findings"]:
+            key = repr({**finding, "pools": None})
+            known = findings.setdefault(key, {**finding, "pools": []})
+            known["pools"] = [*known["pools"], *finding["pools"]]
+    objecting = {finding["rule"] for finding in findings.values()}
+    return {
+        **worst,
+        "allowed": all(verdict["allowed"] for verdict in verdicts),
+        "ids": [verdict["id"] for verdict in verdicts],
+        "findings": sorted(
+            findings.values(), key=lambda f: (-OUTCOME_RANK[f["outcome"]], f["rule"])
+        ),
+        "checked": {
+            key: [
+                rule
+                for rule in dict.fromkeys(r for v in verdicts for r in v["checked"][key])
+                if rule not in objecting
+            ]
+            for key in ("passed", "not_applicable")
+        },
+        "pools": [pool for verdict in verdicts for pool in verdict["pools"]],
+    }

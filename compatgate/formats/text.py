@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from string import ascii_letters, digits
 
 from compatgate.core.components import label_of
-from compatgate.core.rule import OUTCOME_RANK, REFUSING, fix_value
+from compatgate.core.rule import REFUSING, fix_value
 from compatgate.documents.quantities import describe_seconds
-from compatgate.formats.reports import Answer, Json, View
-from compatgate.kit.cli.terminal import paint, strip_controls, wrap, wrap_beside
+from compatgate.formats.reports import Answer, Json, View, find_worst
+from compatgate.kit.cli.output import paint, strip_controls, wrap, wrap_beside
 
 MAX_ARCHES = 6
 _MARKS = {
@@ -167,10 +167,7 @@ def outcome(answers: Sequence[Answer]) -> dict[str, str]:
     """
     if not answers:
         return {"verdict": "none", "allowed": "true", "id": ""}
-    worst = max(
-        (answer.verdict for answer in answers),
-        key=lambda v: (not v["allowed"], OUTCOME_RANK[v["verdict"]]),
-    )
+    worst = find_worst(answer.verdict for answer in answers)
     allowed = "true" if worst["allowed"] else "false"
     return {"verdict": str(worst["verdict"]), "allowed": allowed, "id": str(worst["id"])}
 

@@ -25,6 +25,7 @@ from compatgate.errors import (
     NotFound,
     quote_error,
 )
+from compatgate.kit.cli.output import shorten_text
 from compatgate.resources import install_hint
 from compatgate.strict_json import DECODE_ERRORS
 
@@ -190,8 +191,7 @@ def to_one_line(said: str, most: int) -> str:
     """Return text on one line, without control characters, truncated to ``most`` characters."""
     if not said.isprintable():
         said = "".join(c if c.isprintable() else " " for c in said)
-    clean = " ".join(said.split())
-    return clean if len(clean) <= most else f"{clean[: most - 3]}..."
+    return shorten_text(" ".join(said.split()), most)
 
 
 class ClusterApi:

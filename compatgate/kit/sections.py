@@ -8,8 +8,7 @@ from html import escape
 
 from msgspec import Struct
 
-from compatgate.kit.cli.output import format_table
-from compatgate.kit.cli.terminal import paint, strip_controls, wrap
+from compatgate.kit.cli.output import format_table, paint, strip_controls, wrap
 
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|#~])")
 _STYLE = (

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -23,7 +23,7 @@ from compatgate.errors import CompatgateError
 from compatgate.kit.http import replies
 from compatgate.kit.http import requests as bodies
 from compatgate.kit.http.links import HOOKS_PREFIX
-from compatgate.kit.http.replies import Reply, UnsupportedMediaType
+from compatgate.kit.http.replies import HttpAnswer, Reply, UnsupportedMediaType
 from compatgate.kit.http.route import JSON, Body, Call, Returns, route
 from compatgate.kit.principal import Principal
 from compatgate.kit.tracing import RequestNote, note_of
@@ -51,8 +51,8 @@ from compatgate.web.question_app import LogWaiters, answer_on_loop
 from compatgate.web.service import Service, answer_link
 
 if TYPE_CHECKING:
-    from compatgate.kit.http.lanes import Lane
     from compatgate.kit.http.replies import WholeAnswer
+    from compatgate.kit.http.wsgi import Lane
 
 MAX_BODY_BYTES = 8 * 1024 * 1024
 """Bytes; the API server takes objects of 3 MiB, and sends two of them with an update."""
@@ -116,14 +116,6 @@ def make_view(service: Service, desk: AdmissionDesk) -> Callable[[], Response]:
     return view
 
 
-class HookAnswer(NamedTuple):
-    """An answer to the API server as HTTP, without the headers that every answer carries."""
-
-    status: int
-    body: bytes
-    headers: tuple[tuple[str, str], ...] = ()
-
-
 class OpenRequest(Struct, frozen=True):
     """A request whose review is open."""
 
@@ -143,12 +135,12 @@ class AdmissionDesk:
             service.gate, service.settings.admission, service.rooms.nodes.inventory
         )
 
-    def answer(self, raw: bytes, environ: Mapping[str, Any]) -> HookAnswer:
+    def answer(self, raw: bytes, environ: Mapping[str, Any]) -> HttpAnswer:
         """Answer a request; may wait for images, and for the log of decisions."""
         opened = self._open(raw, environ)
-        return opened if isinstance(opened, HookAnswer) else self.decide(opened)
+        return opened if isinstance(opened, HttpAnswer) else self.decide(opened)
 
-    def decide(self, opened: OpenRequest) -> HookAnswer:
+    def decide(self, opened: OpenRequest) -> HttpAnswer:
         """Answer a request; may wait."""
         return self._finish(opened, self._admission.decide(opened.review))
 
@@ -161,9 +153,9 @@ class AdmissionDesk:
 
     async def _decide_soon(
         self, raw: bytes, environ: Mapping[str, Any], lane: Lane, waiters: LogWaiters
-    ) -> HookAnswer:
-        def in_thread(function: Callable[..., HookAnswer], *args: Any) -> Awaitable[HookAnswer]:
-            def run() -> HookAnswer:
+    ) -> HttpAnswer:
+        def in_thread(function: Callable[..., HttpAnswer], *args: Any) -> Awaitable[HttpAnswer]:
+            def run() -> HttpAnswer:
                 begin_budget()
                 return function(*args)
 
@@ -180,7 +172,7 @@ class AdmissionDesk:
             opened = self._open(raw, environ, sender)
         except MustWait:
             return await in_thread(self.answer, raw, environ)
-        if isinstance(opened, HookAnswer):
+        if isinstance(opened, HttpAnswer):
             return opened
         review, began = opened.review, perf_counter()
         records = self._admission.recall(review)
@@ -197,7 +189,7 @@ class AdmissionDesk:
 
     def _open(
         self, raw: bytes, environ: Mapping[str, Any], sender: Principal | None = None
-    ) -> OpenRequest | HookAnswer:
+    ) -> OpenRequest | HttpAnswer:
         """Read a review and place its object, or return the answer to one that needs no decision.
 
         ``sender``: of the request, if memory knows it; then only memory is asked. None: it is
@@ -232,13 +224,13 @@ class AdmissionDesk:
             return self._to_hook(uid, review, opened)
         return OpenRequest(uid, opened)
 
-    def _finish(self, opened: OpenRequest, answer: ReviewAnswer) -> HookAnswer:
+    def _finish(self, opened: OpenRequest, answer: ReviewAnswer) -> HttpAnswer:
         return self._to_hook(opened.uid, opened.review.review, answer)
 
-    def _to_hook(self, uid: str, review: Review, answer: ReviewAnswer) -> HookAnswer:
+    def _to_hook(self, uid: str, review: Review, answer: ReviewAnswer) -> HttpAnswer:
         if not review.dry_run and answer.outcome.result != "undecided":
             self._service.metrics.reviewed(review.namespace, answer.outcome)
-        return HookAnswer(200, msgspec.json.encode(answer.to_json(uid)))
+        return HttpAnswer(200, msgspec.json.encode(answer.to_json(uid)))
 
 
 @lru_cache(maxsize=64)  # an API server sends the same one each time
@@ -270,19 +262,19 @@ def _read(most: int) -> tuple[bytes, CompatgateError | None]:
 
 def _refuse(
     error: CompatgateError, environ: Mapping[str, Any], uid: str, *, status: int | None = None
-) -> HookAnswer:
+) -> HttpAnswer:
     """Return an error as an AdmissionReview; never a 5xx."""
     replies.note_error(error, environ)
     message, code = f"compatgate: {error.detail}", error.status
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: list[tuple[str, str]] = []
     if code >= 500:
         replies.problem_answer(error, environ)  # logs it
         status, code = 200, 503
     elif code in (401, 403, 429):
         every = replies.problem_answer(error, environ).headers
-        headers = tuple(one for one in every if one[0] in ("WWW-Authenticate", "Retry-After"))
+        headers = [one for one in every if one[0] in ("WWW-Authenticate", "Retry-After")]
     body = msgspec.json.encode(ReviewAnswer(False, message, code).to_json(uid))
-    return HookAnswer(status or code, body, headers)
+    return HttpAnswer(status or code, body, headers)
 
 
 def _check_question(service: Service, principal: Principal, question: dict[str, Any]) -> None:

@@ -19,7 +19,8 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,6 @@ from compatgate.kit.http.links import API_PREFIX, HOOKS_PREFIX, UI_PREFIX
 from compatgate.kit.http.route import JSON
 from compatgate.kit.http.wsgi import (
     Body,
-    Pipelines,
     WsgiLane,
     make_environ,
     receive_body,
@@ -48,7 +48,7 @@ from compatgate.web.question_app import QUESTION_PATH, LogWaiters, QuestionApp
 if TYPE_CHECKING:
     from flask import Flask
 
-    from compatgate.kit.http.wsgi import Fields, Receive, Scope, Send
+    from compatgate.kit.http.wsgi import Fields, Message, Receive, Scope, Send
     from compatgate.kit.tracing import RequestKind
     from compatgate.web.metrics import Metrics
     from compatgate.web.service import AccessLevel, Service
@@ -71,6 +71,12 @@ _LOWEST_STATUS: dict[AccessLevel, float] = {"all": 0, "errors": 400, "off": math
 _log = logging.getLogger("compatgate.auth")
 _REFUSED = Rate(20, 10.0)
 """Lines about refused tokens: so many at once, then two a second."""
+MOST_AHEAD = 1
+"""Requests in a row that may arrive before the answer to the one in front of them has left.
+
+After each answer the server reads and parses what has arrived since, so each costs a burst more.
+"""
+_CLOSE = (b"connection", b"close")
 
 
 class Front:
@@ -229,6 +235,41 @@ def _is_plain_json(scope: Scope, fields: Fields, body: Body) -> bool:
         and len(fields) == len(scope["headers"])
         and (not stated or (stated.isdigit() and int(stated) == len(body.data)))
     )
+
+
+class Pipelines:
+    """Counts the requests of each connection that arrived ahead of an answer.
+
+    The server starts such a request as soon as the answer has left. What a client sends once it has
+    the answer comes a turn of the event loop later, when the connection is forgotten.
+    """
+
+    def __init__(self) -> None:
+        self._ahead: dict[tuple[str, int], int] = {}
+
+    def follow(self, scope: Scope, send: Send) -> tuple[Send, Callable[[], object]]:
+        """Count a request; return what sends its answer, and what to call at its end.
+
+        The last answer of a connection says that it is closed.
+        """
+        client: tuple[str, int] | None = scope.get("client")
+        if client is None or not client[1]:  # a proxy's: it states no port, and sends none ahead
+            return send, lambda: None
+        number = self._ahead[client] = self._ahead.get(client, -1) + 1
+        end = partial(asyncio.get_running_loop().call_soon, self._forget, client, number)
+        if number < MOST_AHEAD:
+            return send, end
+
+        async def send_closing(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], _CLOSE]
+            await send(message)
+
+        return send_closing, end
+
+    def _forget(self, client: tuple[str, int], number: int) -> None:
+        if self._ahead.get(client) == number:
+            del self._ahead[client]
 
 
 class AccessLog:

@@ -26,8 +26,7 @@ from compatgate.kit.http.requests import read_reason
 from compatgate.kit.http.route import NoQuery, Scope, declared
 from compatgate.kit.principal import Authorship
 from compatgate.kit.ui.assets import asset_path, inline_style
-from compatgate.kit.ui.filters import FILTERS
-from compatgate.kit.ui.preferences import BROWSER_ZONE, current_preferences
+from compatgate.kit.ui.filters import BROWSER_ZONE, FILTERS, current_preferences
 from compatgate.kit.ui.tables import Listing, Table, choose_columns
 from compatgate.resources import package_dir
 from compatgate.web import auth

@@ -7,7 +7,7 @@ asks in a thread of its own (`answer_here`). Both take the same steps.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable
 from concurrent.futures import Future
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from compatgate.errors import CompatgateError, Unavailable
 from compatgate.kit.http import replies
 from compatgate.kit.http.limits import peer_address
 from compatgate.kit.http.links import API_PREFIX
+from compatgate.kit.http.replies import HttpAnswer
 from compatgate.kit.tracing import NOTE
 from compatgate.service.gate.decisions.decision_log import (
     PATIENCE_SECONDS,
@@ -36,9 +37,8 @@ from compatgate.web.auth import (
 )
 
 if TYPE_CHECKING:
-    from compatgate.kit.http.lanes import Lane
     from compatgate.kit.http.replies import WholeAnswer
-    from compatgate.kit.http.wsgi import Fields
+    from compatgate.kit.http.wsgi import Fields, Lane
     from compatgate.kit.principal import Principal
     from compatgate.kit.tracing import RequestNote
     from compatgate.web.service import Service
@@ -119,9 +119,9 @@ async def answer_on_loop(
     place: str,
     environ: dict[str, Any],
     service: Service,
-    work: Awaitable[tuple[int, bytes, Iterable[tuple[str, str]]]],
+    work: Awaitable[HttpAnswer],
 ) -> WholeAnswer:
-    """Answer with status, body and headers, or say why not; never raise.
+    """Answer, or say why not; never raise.
 
     ``environ``: of WSGI, with the note of the request.
     """
@@ -163,16 +163,14 @@ class QuestionApp:
         work = self._decide(header, question, note)
         return await answer_on_loop("ask", f"POST {QUESTION_PATH}", environ, self._service, work)
 
-    async def _decide(
-        self, header: str | None, question: bytes, note: RequestNote
-    ) -> tuple[int, bytes, Iterable[tuple[str, str]]]:
+    async def _decide(self, header: str | None, question: bytes, note: RequestNote) -> HttpAnswer:
         began, service = perf_counter(), self._service
         record = self._recall(header, question, note.peer)
         if record is None:
             record = await self._lane.start(self._evaluate, header, question, note.peer)
         await self._waiters.wait_for(service.gate.submit((record,)))
         note.identity, note.verdicts = record.decision.asked_by, (record.answer.verdict,)
-        return 200, conclude(record, began, service), ()
+        return HttpAnswer(200, conclude(record, began, service))
 
     def _recall(self, header: str | None, question: bytes, peer: str) -> AnswerRecord | None:
         """Return the decision from memory; None: `_evaluate` must make it."""

@@ -14,20 +14,17 @@ from compatgate.canary.history import MAX_HISTORY, MIN_HISTORY, MetricHistory
 from compatgate.catalog import load_facts
 from compatgate.cli.canary.runs import run_line, wait_for_runs
 from compatgate.cli.commands import Body, Row, columns, format_rows
-from compatgate.cli.gate import Client, Operations, gate_of
+from compatgate.cli.gate import Client, Operations, asking
 from compatgate.core.gpus import resolve_gpu
 from compatgate.core.stack import parse_stack_text
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import ask, ask_all
-from compatgate.kit.cli.options import FORMAT, PLACE
-from compatgate.kit.cli.output import format_cells, format_json_time, print_answer
-from compatgate.kit.cli.terminal import say
-from compatgate.kit.cli.usage import action
+from compatgate.kit.cli.output import format_cells, format_json_time, print_answer, say
 
 _SHOWN_PARTS = 4
-_DIGEST = re.compile(r"(sha256:.{12}).*$", re.DOTALL)
 _HEAD = ("HOST", "", "WORST METRIC", "VALUE", "FLEET", "WORSE BY", "INTERVAL", "SLOW FROM")
+_DIGEST = re.compile(r"(sha256:.{12}).*$", re.DOTALL)
 
 
 def _list_quiet(host: Body) -> str:
@@ -55,7 +52,7 @@ HOSTS = Row(
 )
 
 
-@action(
+@asking(
     "find changes in the history of metrics",
     """\
 --metrics        follow metrics over runs (the default)
@@ -64,8 +61,6 @@ HOSTS = Row(
 --metric M       only this metric
 --limit N = 200  number of recent runs to read
 """,
-    PLACE,
-    FORMAT,
     epilog="""\
 Follows each metric over runs, across stacks and drivers, and prints where its level changed, and
 which parts changed with it. At least six runs are needed, three on each side. Nodes that differ:
@@ -74,15 +69,13 @@ exit status: 0 none is worse, 1 a metric became worse by more than its tolerance
 bad usage, 3 no metric has six runs
 """,
 )
-def run_drift(args: argparse.Namespace) -> int:
+def run_drift(args: argparse.Namespace, gate: Client) -> int:
     """Print the changes of metrics over finished runs."""
     if args.limit > MAX_HISTORY:
         hint = f"at most {MAX_HISTORY}"
         raise BadInput("is too large", field="--limit", value=args.limit, hint=hint)
     filters = {"workload": args.workload, "gpu": args.gpu, "metric": args.metric}
-    with gate_of(args) as gate:
-        histories = Operations.list_metric_histories
-        result = ask_all(gate, None, histories, **filters, runs=args.limit)
+    result = ask_all(gate, None, Operations.list_metric_histories, **filters, runs=args.limit)
     followed = [one for one in result if len(one["points"]) >= MIN_HISTORY]
     lines = [{**one, **change} for one in result for change in one["changes"]]
     empty = f"no change of level in {len(followed)} metrics with at least {MIN_HISTORY} runs"
@@ -118,7 +111,7 @@ _CHANGES = columns(
 """Columns of changes of a metric's level."""
 
 
-@action(
+@asking(
     "run a suite on every host of a pool, and name the slow ones",
     """\
 --suite S         suite to run on each host
@@ -132,8 +125,6 @@ _CHANGES = columns(
 --detach          queue the runs, print their ids and exit with 0
 --top N = 20      number of hosts to print
 """,
-    PLACE,
-    FORMAT,
     epilog="""\
 Hosts are ranked by their worst deviation from the median of all hosts. A host is slow if a metric
 is worse than that by more than its tolerance and by more than the spread of the hosts (MAD)
@@ -145,22 +136,19 @@ exit status: 0 none is slow and all runs passed, 1 a host is slow or its run fai
     priority={"type": int},
     runs={"nargs": "+"},
 )
-def run_fleet(args: argparse.Namespace) -> int:
+def run_fleet(args: argparse.Namespace, gate: Client) -> int:
     """Run the suite on each host, wait, and rank the hosts."""
     if not args.runs and not (args.suite and args.target):
         hint = "name both, or --runs with the ids of earlier ones"
         raise BadInput("a fleet run needs a suite and a target", field="--suite", hint=hint)
-    with gate_of(args) as gate:
-        ids = list(args.runs or _submit(gate, args))
-        if args.detach:
-            print("\n".join(ids))
-            return 0
-        say(f"to resume: compatgate canary fleet --runs {' '.join(ids)}")
-        runs = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
-        specs = {
-            one["name"]: one["metrics"] for one in ask_all(gate, None, Operations.list_workloads)
-        }
-
+    ids = list(args.runs or _submit(gate, args))
+    if args.detach:
+        print("\n".join(ids))
+        return 0
+    say(f"to resume: compatgate canary fleet --runs {' '.join(ids)}")
+    runs = wait_for_runs(lambda run: ask(gate, Operations.show_run, run), ids)
+    workloads = ask_all(gate, None, Operations.list_workloads)
+    specs = {one["name"]: one["metrics"] for one in workloads}
     ranked = rank_hosts(_values(runs, specs))
     brief = [{name: run[name] for name in ("id", "state", "on_host")} for run in runs]
     slow = [one.host for one in ranked if one.slow]

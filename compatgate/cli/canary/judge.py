@@ -32,8 +32,16 @@ from compatgate.canary.peaks import describe_excess
 from compatgate.canary.workload import Better, MetricSpec
 from compatgate.errors import BadInput
 from compatgate.kit.cli.options import FORMAT
-from compatgate.kit.cli.output import name_input, open_input, print_answer
-from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap, wrap_beside
+from compatgate.kit.cli.output import (
+    name_input,
+    open_input,
+    paint,
+    print_answer,
+    wants_colour,
+    width_of,
+    wrap,
+    wrap_beside,
+)
 from compatgate.kit.cli.usage import action
 
 EXITS = {"passed": 0, "failed": 1, "inconclusive": 3}

@@ -13,13 +13,12 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from compatgate.canary.run import Conditions
-from compatgate.cli.commands import Body, Row, columns, format_rows, print_row
+from compatgate.cli.commands import Body, Row, columns, format_rows
 from compatgate.cli.gate import Client, Operations, asking, gate_of
 from compatgate.core.binding import Comparison
 from compatgate.errors import Unavailable
 from compatgate.gate_client import ask
-from compatgate.kit.cli.output import format_fields, format_json_time
-from compatgate.kit.cli.terminal import say, strip_controls
+from compatgate.kit.cli.output import format_fields, format_json_time, say, strip_controls
 
 POLL_SECONDS = 1.0
 _REPEAT_S = 30.0
@@ -123,11 +122,6 @@ def describe_pool(evidence: Body) -> str:
     content = (evidence["content"] or "").removeprefix("sha256:")[:12]
     of = f"of GPU content {content}" if content else "of unknown GPU content"
     return f"{pool['passed']} of {pool['judged']} runs {of} passed"
-
-
-def print_runs(runs: Sequence[Body], form: str) -> None:
-    """Print runs as JSON, or one line per run."""
-    print_row(form, LIST, list(runs))
 
 
 def describe_resuming(ids: Sequence[str]) -> str:

@@ -12,28 +12,27 @@ from compatgate.canary.protocol import TOOLS, make_reader
 from compatgate.canary.protocol.tool import ToolOutput
 from compatgate.canary.run import Report
 from compatgate.canary.workloads import Library
-from compatgate.cli.canary.runs import print_runs
-from compatgate.cli.commands import Body, Group, Row, columns
-from compatgate.cli.gate import Operations, gate_of
+from compatgate.cli.canary.runs import LIST
+from compatgate.cli.commands import Body, Group, Row, columns, print_row
+from compatgate.cli.gate import Client, Operations, asking, gate_of
 from compatgate.core.stack import parse_stack_text
 from compatgate.documents.sources import suggest_name
 from compatgate.errors import BadInput, NotFound
 from compatgate.gate_client import ask, ask_all
-from compatgate.kit.cli.options import FORMAT, PLACE, add_workloads
+from compatgate.kit.cli.options import FORMAT, add_workloads
 from compatgate.kit.cli.output import (
     format_cells,
     format_json_time,
     open_input,
     print_answer,
+    say,
+    strip_controls,
     write_output,
 )
-from compatgate.kit.cli.terminal import say, strip_controls
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import parse_moment
 
 _MOST = 256 << 20
-_LONGEST = 2000
-_LARGEST_SEED = 4_294_967_295
 
 
 @action(
@@ -93,15 +92,13 @@ def _list_lines(report: Report) -> Iterator[str]:
         yield f"fault of the tool, not of the stack: {strip_controls(report.own_fault)}"
 
 
-@action(
+@asking(
     "write the measurements of a run to files of JSON lines",
     """\
 id: RUN               finished run
 --step S              only this step, for example gemm-0
 -o, --output DIR = .  folder to write to (default: this folder)
 """,
-    PLACE,
-    FORMAT,
     epilog="""\
 Writes DIR/RUN_STEP.jsonl for each sound step, as the program printed its env, metrics and checks:
 canary judge and canary import read it. A failed, disturbed or incomplete step gives no file; the
@@ -109,10 +106,9 @@ reason is printed.
 exit status: 0 files written, 1 no file, 2 bad input
 """,
 )
-def run_sample(args: argparse.Namespace) -> int:
+def run_sample(args: argparse.Namespace, gate: Client) -> int:
     """Ask for the samples and write them."""
-    with gate_of(args) as gate:
-        answer = ask(gate, Operations.take_samples, args.id, step=args.step)
+    answer = ask(gate, Operations.take_samples, args.id, step=args.step)
     folder = Path(args.output)
     paths = [folder / Path(sample["name"]).name for sample in answer["samples"]]
     for path, sample in zip(paths, answer["samples"], strict=True):
@@ -125,7 +121,7 @@ def run_sample(args: argparse.Namespace) -> int:
     return int(not paths)
 
 
-@action(
+@asking(
     "import a report of another tool, with its source",
     """\
 FILE                     report file; - for standard input
@@ -141,7 +137,7 @@ FILE                     report file; - for standard input
 --measured-at TIME       end time of the measurement, if the report states no time
 --json                   print the stored runs as JSON
 """,
-    PLACE,
+    form="",
     epilog="""\
 formats:
   dcgm         JSON of dcgmi diag -j
@@ -152,7 +148,7 @@ canary.imported names FORMAT@SOURCE for a suite.
 exit status: 0 stored, whatever the result; 2 bad input; 3 the gate cannot be reached
 """,
 )
-def run_import(args: argparse.Namespace) -> int:
+def run_import(args: argparse.Namespace, gate: Client) -> int:
     """Import the report."""
     with open_input(args.file, "FILE") as file:
         data = file.read(MAX_BYTES + 1)
@@ -171,9 +167,8 @@ def run_import(args: argparse.Namespace) -> int:
         body["stack"] = parse_stack_text(args.stack)
     if args.measured_at is not None:
         body["measured_at"] = parse_moment(args.measured_at, field="--measured-at").isoformat()
-    with gate_of(args) as gate:
-        made = ask(gate, Operations.import_report, content, args.source, **body)["runs"]
-    print_runs(made, "json" if args.json else "text")
+    made = ask(gate, Operations.import_report, content, args.source, **body)["runs"]
+    print_row("json" if args.json else "text", LIST, made)
     return 0
 
 

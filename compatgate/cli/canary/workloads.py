@@ -19,8 +19,7 @@ from compatgate.cli.commands import columns, format_rows
 from compatgate.discovery.registry.limits import read_options
 from compatgate.errors import BadInput, Conflict, NotFound
 from compatgate.kit.cli.options import FORMAT, add_workloads
-from compatgate.kit.cli.output import format_cells, print_answer, print_json
-from compatgate.kit.cli.terminal import say
+from compatgate.kit.cli.output import format_cells, print_answer, print_json, say
 from compatgate.kit.cli.usage import action
 from compatgate.resources import canary_dir
 

@@ -21,7 +21,6 @@ from compatgate.check.cli import (
     settle,
 )
 from compatgate.check.deciders import BundleDecider, refuse_stale
-from compatgate.check.verdicts import verdict_of
 from compatgate.cli.gate import Client, Operations, open_rooms
 from compatgate.discovery.cache import default_image_folder
 from compatgate.discovery.registry.limits import read_options
@@ -34,9 +33,9 @@ from compatgate.errors import (
     Unavailable,
     quote_error,
 )
-from compatgate.formats.reports import open_reports
+from compatgate.formats.reports import open_reports, verdict_of
 from compatgate.gate_client import ask, make_client
-from compatgate.kit.cli.terminal import say
+from compatgate.kit.cli.output import say
 from compatgate.kit.cli.usage import action, titled
 from compatgate.service.cluster.admission import AdmissionOptions
 from compatgate.service.cluster.kinds import Kinds, load_kinds

@@ -19,9 +19,8 @@ from compatgate.errors import BadInput
 from compatgate.gate_client import ask
 from compatgate.kit import clock
 from compatgate.kit.cli.options import CHANGES, FORMAT, FORMAT_OR_MARKDOWN, PLACE
-from compatgate.kit.cli.output import read_text
+from compatgate.kit.cli.output import read_text, wants_colour, width_of
 from compatgate.kit.cli.parser import server_of
-from compatgate.kit.cli.terminal import wants_colour, width_of
 from compatgate.kit.cli.usage import action, command
 from compatgate.service.changes.comparison.matrix_sections import (
     backtest_status,

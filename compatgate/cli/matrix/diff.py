@@ -34,10 +34,8 @@ from compatgate.kit.cli.options import (
     FORMAT_OR_MARKDOWN,
     LONGEST_REASON,
     note_warnings,
-    shorten_text,
 )
-from compatgate.kit.cli.output import print_answer
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.output import print_answer, shorten_text, strip_controls
 from compatgate.kit.sections import markdown_text, shorten
 from compatgate.service.changes.comparison import sections
 from compatgate.service.changes.comparison.matrix_sections import report_backtest
@@ -88,7 +86,7 @@ def _code(value: Any) -> str:
     if value is None:
         return "none"
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return _quote(text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}...")
+    return _quote(shorten_text(text, _LONGEST_VALUE))
 
 
 def _quote(text: str) -> str:

@@ -1,14 +1,20 @@
-"""Run ``compatgate matrix`` list, show, delete, log and waive: documents and revisions."""
+"""Run ``compatgate matrix`` list, show, delete, log and waive, and ``compatgate target``.
+
+``target from`` drafts a target from other projects' files, for review.
+"""
 
 from __future__ import annotations
 
 import argparse
+import re
+import sys
 from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from compatgate.cli.commands import Row, columns, format_rows
+from compatgate.catalog import load_facts
+from compatgate.cli.commands import Group, Row, columns, format_rows
 from compatgate.cli.gate import (
     RUN_MEMBERS,
     Client,
@@ -20,20 +26,26 @@ from compatgate.cli.gate import (
 from compatgate.cli.matrix.files import describe_preview, describe_result, format_changes
 from compatgate.core.components import resolve_component
 from compatgate.core.rule import REFUSING
-from compatgate.documents.text import to_yaml
-from compatgate.errors import BadInput, NotFound, naming
+from compatgate.documents.specs import NAME_PATTERN
+from compatgate.documents.text import to_json, to_yaml
+from compatgate.errors import BadInput, InconclusiveInput, NotFound, naming
 from compatgate.gate_client import Body, ask, ask_all
 from compatgate.kit.cli.options import AUTHORSHIP, LIMIT, reason_of, user_name
-from compatgate.kit.cli.output import format_json_time, print_answer
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.output import (
+    format_json_time,
+    name_input,
+    print_answer,
+    read_text,
+    say,
+    strip_controls,
+)
+from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import today
 from compatgate.kit.operations import load_operations
 
 _FILTERS = ("target", "status", "component", "label", "owner", "search")
 _KIND = "--kind {entry,waiver,target}  kind, if several documents have this name"
 _WAIVER_DAYS = 7
-
-
 _LISTS = {
     "entries": columns(
         *("entry: metadata.name", "spec.status", "spec.targets", "revision"), "spec.components"
@@ -241,3 +253,99 @@ def _draft(args: argparse.Namespace, verdict: Body) -> Body:
             "expires": (today() + timedelta(days=args.days)).isoformat(),
         },
     }
+
+
+@action(
+    "draft a target from Kubernetes nodes and GPU Operator objects",
+    """\
+files: FILE|- ...       YAML or JSON files, read together
+--name NAME (required)  name of the target
+--gpu PRODUCT           GPU; overrides the files
+--driver VERSION        driver; overrides the files
+--cpu {x86_64,aarch64}  CPU; overrides the files
+--format {yaml,json} = yaml  output format
+""",
+    epilog="""\
+examples:
+  compatgate target from nodes.yaml --name staging-h100 > target.yaml
+  kubectl get nodes,clusterpolicies,nvidiadrivers -o json | compatgate target from - --name prod
+  compatgate target from clusterpolicy.yaml --name next --gpu L4 --driver 595.91.07
+  compatgate matrix import target.yaml
+
+Values that no file states are left out and listed, with exit status 3: state them with options.
+""",
+)
+def run_from(args: argparse.Namespace) -> int:
+    """Print the drafted target, with notes as comments (JSON: on standard error)."""
+    from compatgate.discovery.drafts import draft_target, read_drafts
+    from compatgate.discovery.node_labels import LARGEST
+
+    if not re.fullmatch(NAME_PATTERN, args.name):
+        hint = "letters, digits, and . _ - between them"
+        raise BadInput("is not a target name", field="--name", value=args.name, hint=hint)
+    facts = load_facts()
+    if args.files.count("-") > 1:
+        raise BadInput("standard input can be read only once", field="files")
+    texts = [(name_input(path), read_text(path, "files", LARGEST)) for path in args.files]
+    draft = read_drafts(texts, facts).filled(
+        facts.gpus, gpu=args.gpu, driver=args.driver, cpu=args.cpu
+    )
+    document = draft_target(draft, args.name, facts.gpus)
+    remarks = [
+        *(
+            f"pool {pool.name}: {name} is not known: {pool.why.get(name, 'nothing names it')}"
+            for pool in draft.pools
+            for name in pool.missing
+        ),
+        *draft.notes,
+    ]
+    remarks = [" ".join(strip_controls(text).split()) for text in remarks]
+    if args.format == "json":
+        for remark in remarks:
+            say(f"note: {remark}")
+        print(to_json([document]), end="")
+    else:
+        print("".join(f"# {remark}\n" for remark in remarks) + to_yaml([document]), end="")
+    sys.stdout.flush()
+    missing = [f"{pool.name}: {name}" for pool in draft.pools for name in pool.missing]
+    if missing:
+        what = f"missing: {', '.join(missing)}"
+        hint = "state it with --gpu or --driver, or add a file that states it"
+        raise InconclusiveInput(what, field=args.name, hint=hint)
+    return 0
+
+
+DELETE: Row = Row(
+    "delete_target",
+    text="{name} is deleted (revision {revision})",
+    reason="target delete {name}",
+    answer=lambda args: {"name": args.name, "deleted": True, **DELETE.ask(args)},
+)
+
+
+run_target = Group(
+    {
+        "list": Row(
+            "list_targets",
+            "--label KEY=VALUE\n...",
+            columns(
+                *("target: of.metadata.name", "mode: of.spec.policy.mode", "pool: name"),
+                *("gpu", "driver", "nodes: count", "revision: of.revision"),
+            ),
+            items=lambda targets, args: [
+                {**pool, "of": target} for target in targets for pool in target["spec"]["pools"]
+            ],
+        ),
+        "show": Row(
+            "show_target",
+            text=lambda target: to_yaml([drop_storage_members(target)]).rstrip("\n"),
+            summary="print a target as a document",
+        ),
+        "what-if": "cli.gate.comparison:run_what_if",
+        "delete": DELETE,
+        "from": run_from,
+    },
+    epilog="""\
+Create and change targets with compatgate matrix import.
+""",
+)

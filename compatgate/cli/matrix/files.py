@@ -27,8 +27,7 @@ from compatgate.documents.text import convert_json, read_nodes, to_json, to_yaml
 from compatgate.errors import BadInput, CompatgateError, ManyProblems, quote_error
 from compatgate.gate_client import Body, ask
 from compatgate.kit.cli.options import AUTHORSHIP, FORCE, note_warnings, reason_of, revision_or_time
-from compatgate.kit.cli.output import print_answer, print_json, write_output
-from compatgate.kit.cli.terminal import say, strip_controls
+from compatgate.kit.cli.output import print_answer, print_json, say, strip_controls, write_output
 from compatgate.kit.cli.usage import action
 from compatgate.kit.clock import today
 from compatgate.kit.files import replacing

@@ -14,8 +14,7 @@ from compatgate.documents.sources import read_paths
 from compatgate.errors import BadInput
 from compatgate.gate_client import Body, ask
 from compatgate.kit.cli.options import AUTHOR, AUTHORSHIP, FORCE, note_warnings, reason_of
-from compatgate.kit.cli.output import format_json_time, print_answer
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.output import format_json_time, print_answer, strip_controls
 from compatgate.kit.sections import shorten
 
 _STATUSES = {"bless": "blessed", "deprecate": "deprecated", "revoke": "revoked"}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compatgate.errors import BadInput, CompatgateError
 from compatgate.kit import logs
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.output import shorten_text, strip_controls
 from compatgate.kit.cli.usage import add_usage
 
 if TYPE_CHECKING:
@@ -58,11 +58,6 @@ def reason_of(args: argparse.Namespace, otherwise: str) -> str:
     if args.reason:
         return str(args.reason)
     return shorten_text(strip_controls(otherwise).replace("\n", "\ufffd"), LONGEST_REASON)
-
-
-def shorten_text(text: str, most: int) -> str:
-    """Return a text of at most so many characters."""
-    return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def read_moment(text: str | None, option: str, *, end_of_day: bool = False) -> datetime | None:

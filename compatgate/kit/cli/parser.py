@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, NoReturn, Protocol
 
 from compatgate.errors import BadInput
-from compatgate.kit.cli.terminal import width_of
+from compatgate.kit.cli.output import width_of
 from compatgate.kit.cli.usage import add_usage
 
 _PLACES = ("server", "bundle", "database")

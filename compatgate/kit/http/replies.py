@@ -100,6 +100,14 @@ def complete_headers(headers: Headers, number: str) -> Headers:
     return headers
 
 
+class HttpAnswer(NamedTuple):
+    """An answer, whatever carries it, without the headers that every answer carries."""
+
+    status: int
+    body: bytes
+    headers: Sequence[tuple[str, str]] = ()
+
+
 class WholeAnswer(NamedTuple):
     """An answer that is there as a whole, with every header it needs."""
 
@@ -226,22 +234,14 @@ class TooBusy(Unavailable):
     retry_after_s = 1
 
 
-class ProblemAnswer(NamedTuple):
-    """An error as HTTP, whatever carries it."""
-
-    status: int
-    headers: list[tuple[str, str]]
-    body: bytes
-
-
 def whole_problem(error: CompatgateError, environ: Mapping[str, Any], number: str) -> WholeAnswer:
     """Return the answer that carries an error, with every header."""
-    status, headers, body = problem_answer(error, environ)
-    headers.append(("Content-Length", str(len(body))))
-    return WholeAnswer(status, to_raw(complete_headers(headers, number)), body)
+    status, body, headers = problem_answer(error, environ)
+    own = [*headers, ("Content-Length", str(len(body)))]
+    return WholeAnswer(status, to_raw(complete_headers(own, number)), body)
 
 
-def problem_answer(error: CompatgateError, environ: Mapping[str, Any]) -> ProblemAnswer:
+def problem_answer(error: CompatgateError, environ: Mapping[str, Any]) -> HttpAnswer:
     """Return the answer that carries an error; the log names the request by its environment."""
     note_error(error, environ)
     if error.status >= 500:
@@ -254,7 +254,7 @@ def problem_answer(error: CompatgateError, environ: Mapping[str, Any]) -> Proble
         sent.append(("WWW-Authenticate", 'Bearer realm="compatgate", error="insufficient_scope"'))
     elif isinstance(error, TooBusy | TooManyRequests):
         sent.append(("Retry-After", str(error.retry_after_s)))
-    return ProblemAnswer(error.status, sent, msgspec.json.encode(to_problem(error)))
+    return HttpAnswer(error.status, msgspec.json.encode(to_problem(error)), sent)
 
 
 def unexpected_error(error: Exception, environ: Mapping[str, Any]) -> CompatgateError:
@@ -336,7 +336,7 @@ def _shorten_value(value: object) -> Any:
 
 
 def _to_response(error: CompatgateError) -> Response:
-    status, headers, body = problem_answer(error, request.environ)
+    status, body, headers = problem_answer(error, request.environ)
     return Response(body, status, headers)
 
 

@@ -1,6 +1,9 @@
 """Run a WSGI application on an ASGI server: in threads, once the whole body has arrived.
 
-A slow client holds no thread: its body is read before, and its answer is sent after.
+A slow client holds no thread: its body is read before, and its answer is sent after. Threads that
+compute share one interpreter lock, so each further one makes all of them slower: a few are enough
+for calls that compute. A call that lasts waits for somebody else (a database, a registry), needs no
+lock meanwhile, and must not hold up the next call.
 """
 
 from __future__ import annotations
@@ -10,12 +13,16 @@ import io
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, MutableMapping
+from contextlib import suppress
 from contextvars import ContextVar
-from functools import partial
+from queue import Empty, SimpleQueue
+from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from msgspec import Struct, field
+
+from compatgate.kit import tracing
 from compatgate.kit.http import replies
-from compatgate.kit.http.lanes import SHORT_THREADS, Lane
 from compatgate.kit.http.replies import TooBusy, WholeAnswer
 from compatgate.kit.tracing import NOTE, note_of
 
@@ -29,6 +36,14 @@ if TYPE_CHECKING:
     Fields = Mapping[bytes, bytes]
     Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
+MAX_WAITING = 512
+"""Requests that may wait for a thread of a lane."""
+SHORT_THREADS = 3
+"""Threads for short calls."""
+_LONG_SECONDS = 0.02
+"""A call that lasts longer counts no more among the short ones."""
+_IDLE_SECONDS = 30
+"""A thread ends after so long without a call."""
 RECEIVE_SECONDS = 30.0
 """A request's body must have arrived in this time."""
 SEND_SECONDS = 300.0
@@ -36,12 +51,6 @@ SEND_SECONDS = 300.0
 _MAX_DRAINED = 64 * 1024 * 1024
 CLIENT_GONE: ContextVar[threading.Event | None] = ContextVar("client_gone", default=None)
 """Set once the client of the present request has left; None: nobody looks."""
-MOST_AHEAD = 1
-"""Requests in a row that may arrive before the answer to the one in front of them has left.
-
-After each answer the server reads and parses what has arrived since, so each costs a burst more.
-"""
-_CLOSE = (b"connection", b"close")
 
 
 class Body(NamedTuple):
@@ -85,6 +94,114 @@ async def send_answer(send: Send, answer: WholeAnswer) -> None:
     await send({"type": "http.response.body", "body": answer.body})
 
 
+class _Call(NamedTuple):
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+    future: asyncio.Future[Any]
+    loop: asyncio.AbstractEventLoop
+
+
+def _run(call: _Call) -> None:
+    if call.future.cancelled():
+        return
+    result, error = None, None
+    try:
+        result = call.function(*call.arguments)
+    except BaseException as raised:
+        error = raised  # the caller gets it
+    with suppress(RuntimeError):  # the loop is closed: nobody waits
+        call.loop.call_soon_threadsafe(_settle, call.future, result, error)
+    del call, error  # the error knows this frame: together they would wait for the collector
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.cancelled():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
+class Lane:
+    """Threads for requests of one kind; requests of another kind do not wait for them."""
+
+    def __init__(self, name: str, threads: int, short: int = SHORT_THREADS) -> None:
+        self._name = name
+        self._most = threads
+        self._short = short
+        self._running = 0
+        self._calls: SimpleQueue[_Call] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._threads: set[threading.Thread] = set()
+        self._began: dict[threading.Thread, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def start(self, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:
+        """Call a function in a thread; return the future of its result, on the running loop."""
+        if self._running >= self._most + MAX_WAITING:
+            what = f"{self._running} requests wait already"
+            raise TooBusy(what, hint="retry in a moment; serve --threads allows more")
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self._running += 1
+        future.add_done_callback(self._end)
+        self._calls.put(_Call(tracing.carry(function), arguments, future, loop))
+        self._add_threads(loop)
+        return future
+
+    def _end(self, _: object) -> None:
+        self._running -= 1
+
+    def _add_threads(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start threads for waiting calls, where the limits allow; look again later otherwise."""
+        with self._lock:
+            while waits := self._calls.qsize() > len(self._threads) - len(self._began):
+                alive = len(self._threads)
+                if alive >= self._most or alive - self._long_calls() >= self._short:
+                    break
+                thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+                self._threads.add(thread)
+                thread.start()
+        if waits and self._timer is None and len(self._threads) < self._most:
+
+            def look_again() -> None:
+                self._timer = None
+                self._add_threads(loop)
+
+            self._timer = loop.call_later(_LONG_SECONDS, look_again)
+
+    def _long_calls(self) -> int:
+        since = perf_counter() - _LONG_SECONDS
+        return sum(began < since for began in tuple(self._began.values()))
+
+    def _work(self) -> None:
+        thread = threading.current_thread()
+        while True:
+            try:
+                call = self._calls.get(timeout=_IDLE_SECONDS)
+            except Empty:
+                if self._may_leave(thread, idle=True):
+                    return
+                continue
+            self._began[thread] = perf_counter()
+            _run(call)
+            del self._began[thread], call  # nothing of a call is kept until the next one
+            if len(self._threads) > self._short and self._may_leave(thread):
+                return
+
+    def _may_leave(self, thread: threading.Thread, *, idle: bool = False) -> bool:
+        """Let a thread end: it was idle, or the long calls that it stood in for end."""
+        with self._lock:
+            if idle:
+                leaves = self._calls.empty()
+            else:
+                leaves = len(self._threads) - self._long_calls() > self._short
+            if leaves:
+                self._threads.discard(thread)
+        return leaves
+
+
 class WsgiLane(Lane):
     """A lane whose requests a WSGI application answers.
 
@@ -106,8 +223,8 @@ class WsgiLane(Lane):
 
     async def answer(self, scope: Scope, body: Body, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        environ = make_environ(scope, body)
-        exchange = _Exchange(self._app, environ, receive, send, closes=body.rest != "none")
+        environ, loop = make_environ(scope, body), asyncio.get_running_loop()
+        exchange = _Exchange(self._app, environ, receive, send, body.rest != "none", loop)
         watch = asyncio.create_task(exchange.watch()) if self._watches else None
         try:
             answer = await self.start(exchange.run)
@@ -123,53 +240,44 @@ class WsgiLane(Lane):
             await send_answer(send, answer)
 
 
-class _Exchange:
+class _Exchange(Struct):
     """One request and its answer, in a thread."""
 
-    def __init__(
-        self,
-        app: WSGIApplication,
-        environ: dict[str, Any],
-        receive: Receive,
-        send: Send,
-        *,
-        closes: bool,
-    ) -> None:
-        self._app = app
-        self._environ = environ
-        self._receive = receive
-        self._send = send
-        self._closes = closes
-        self._loop = asyncio.get_running_loop()
-        self._status = 500
-        self._headers: replies.Headers = []
-        self._gone = threading.Event()
+    app: WSGIApplication
+    environ: dict[str, Any]
+    receive: Receive
+    send: Send
+    closes: bool
+    loop: asyncio.AbstractEventLoop
+    status: int = 500
+    headers: replies.Headers = []
+    gone: threading.Event = field(default_factory=threading.Event)
 
     def run(self) -> WholeAnswer | None:
         """Return the answer; None: it was streamed."""
-        CLIENT_GONE.set(self._gone)
-        pieces = self._app(self._environ, self._start)
+        CLIENT_GONE.set(self.gone)
+        pieces = self.app(self.environ, self._start)
         try:
-            if self._closes:
-                self._headers.append(("Connection", "close"))
-            headers = replies.to_raw(self._headers)
+            if self.closes:
+                self.headers.append(("Connection", "close"))
+            headers = replies.to_raw(self.headers)
             if any(name == b"content-length" for name, _ in headers):
-                return WholeAnswer(self._status, headers, b"".join(pieces))
+                return WholeAnswer(self.status, headers, b"".join(pieces))
             self._stream(pieces, headers)
             return None
         finally:
             getattr(pieces, "close", lambda: None)()
 
     def _start(self, status: str, headers: replies.Headers, exc_info: Any = None) -> Any:
-        self._status, self._headers = int(status[:3]), headers
+        self.status, self.headers = int(status[:3]), headers
         return None
 
     def _stream(self, pieces: Iterable[bytes], headers: replies.RawHeaders) -> None:
-        watch = asyncio.run_coroutine_threadsafe(self.watch(), self._loop)
+        watch = asyncio.run_coroutine_threadsafe(self.watch(), self.loop)
         try:
-            self._wait({"type": "http.response.start", "status": self._status, "headers": headers})
+            self._wait({"type": "http.response.start", "status": self.status, "headers": headers})
             for piece in pieces:
-                if self._gone.is_set():
+                if self.gone.is_set():
                     return
                 self._wait({"type": "http.response.body", "body": piece, "more_body": True})
             self._wait({"type": "http.response.body", "body": b""})
@@ -178,13 +286,13 @@ class _Exchange:
 
     def _wait(self, message: dict[str, Any]) -> None:
         asyncio.run_coroutine_threadsafe(
-            asyncio.wait_for(self._send(message), SEND_SECONDS), self._loop
+            asyncio.wait_for(self.send(message), SEND_SECONDS), self.loop
         ).result()
 
     async def watch(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
+        while (await self.receive())["type"] != "http.disconnect":
             pass
-        self._gone.set()
+        self.gone.set()
 
 
 class _TruncatedBody(io.BytesIO):
@@ -233,38 +341,3 @@ def make_environ(scope: Scope, body: Body) -> dict[str, Any]:
         separator = "; " if key == "HTTP_COOKIE" else ","
         environ[key] = f"{environ[key]}{separator}{value}" if key in environ else value
     return environ
-
-
-class Pipelines:
-    """Counts the requests of each connection that arrived ahead of an answer.
-
-    The server starts such a request as soon as the answer has left. What a client sends once it has
-    the answer comes a turn of the event loop later, when the connection is forgotten.
-    """
-
-    def __init__(self) -> None:
-        self._ahead: dict[tuple[str, int], int] = {}
-
-    def follow(self, scope: Scope, send: Send) -> tuple[Send, Callable[[], object]]:
-        """Count a request; return what sends its answer, and what to call at its end.
-
-        The last answer of a connection says that it is closed.
-        """
-        client: tuple[str, int] | None = scope.get("client")
-        if client is None or not client[1]:  # a proxy's: it states no port, and sends none ahead
-            return send, lambda: None
-        number = self._ahead[client] = self._ahead.get(client, -1) + 1
-        end = partial(asyncio.get_running_loop().call_soon, self._forget, client, number)
-        if number < MOST_AHEAD:
-            return send, end
-
-        async def send_closing(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], _CLOSE]
-            await send(message)
-
-        return send_closing, end
-
-    def _forget(self, client: tuple[str, int], number: int) -> None:
-        if self._ahead.get(client) == number:
-            del self._ahead[client]

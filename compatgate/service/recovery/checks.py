@@ -64,8 +64,7 @@ def guarded(name: str, check: Callable[[], Check | Iterator[Check]]) -> Iterator
 
 def print_checks(checks: Sequence[Check], *, as_json: bool) -> int:
     """Print results; return 1 if a check failed, else 0."""
-    from compatgate.kit.cli.output import print_json
-    from compatgate.kit.cli.terminal import strip_controls
+    from compatgate.kit.cli.output import print_json, strip_controls
 
     ok = all(check.state != "fail" for check in checks)
     if as_json:

@@ -1,7 +1,9 @@
-"""Show what needs attention, the worst first; incidents; and the keyboard shortcuts."""
+"""Show what needs attention, the worst first, and what happened: audit log and reports."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import product
 from typing import Annotated, Any, Literal, get_args
@@ -18,10 +20,19 @@ from compatgate.kit.http.links import link
 from compatgate.kit.http.route import LARGEST
 from compatgate.kit.http.schemas import Filter
 from compatgate.kit.principal import Authorship
-from compatgate.kit.ui.filters import count_things
-from compatgate.kit.ui.tables import Cell, PagedTableQuery, list_rows, make_list_table
+from compatgate.kit.ui.filters import count_things, format_compact
+from compatgate.kit.ui.tables import (
+    Cell,
+    PagedTableQuery,
+    list_rows,
+    make_list_table,
+    make_page_query,
+)
 from compatgate.service.attention.incidents import member_link
+from compatgate.service.attention.report_formats import arrange
+from compatgate.service.attention.reports import make_report
 from compatgate.service.attention.schemas import IncidentBody
+from compatgate.service.audit.schemas import AuditBody, AuditFilters
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, listing, page, read_action
 from compatgate.web.pages.decisions import deciding_finding
 
@@ -36,6 +47,12 @@ ListedState = Literal["open", "snoozed", "ended", "all"]
 _LEVEL_WORDS = {"fail": "broken", "warn": "check", "info": "news"}
 _MAX_DAYS = 90
 _INCIDENT_PATH = f"/incidents/<int(max={LARGEST['big']}):id>"
+AuditQuery = make_page_query(AuditFilters)
+_Text = Annotated[str, Meta(max_length=64)]
+_MAX_QUESTIONS, _MAX_ROWS = 50, 200
+"""What a page shows of a report; the command and REST give the whole."""
+_REFERENCE = re.compile(r"(vd_|run_|revision )[0-9a-f]+")
+_PLACES = {"vd_": "verdicts", "run_": "runs", "revision ": "revisions"}
 
 
 class KindSection(Struct, frozen=True):
@@ -190,3 +207,80 @@ def act_on_incident(ask: PageRequest[Any]) -> Redirect:
         done = f"Reopened incident {number}."
     listed = ask.form.get("back") == "attention"
     return Redirect(link("attention") if listed else link("incidents", number), done)
+
+
+@page("/audit", nav="audit", query=AuditQuery)
+def show_audit(ask: PageRequest[Any]) -> HtmlPage:
+    """Show changes and batches of decisions, newest first."""
+    found = list_rows(ask.rooms.audit.list_audit, ask.query)
+    table = make_list_table(listing("audit"), found, ask.query, _audit_cells)
+    return HtmlPage("audit.html", "Audit", table=table)
+
+
+@page("/audit/verify", scope="admin", nav="audit")
+def show_verification(ask: PageRequest[Any]) -> HtmlPage:
+    """Verify the chain, and show the result."""
+    context = {"report": ask.rooms.chain.verify(full=False)}
+    return HtmlPage("audit-verify.html", "Audit chain", context)
+
+
+def _audit_cells(one: AuditBody) -> dict[str, Any]:
+    place, revision = None, one.detail.get("revision")
+    if one.subject.startswith("run_"):
+        place = link("runs", one.subject)
+    elif one.action.startswith("matrix.") and isinstance(revision, int):
+        place = link("revisions", revision)
+    return {
+        "subject": Cell(one.subject, place),
+        "detail": format_compact(one.detail),
+        "hash": Cell(one.hash[:12], title=one.hash),
+    }
+
+
+class PeriodQuery(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The period of a report, as dates or times in UTC."""
+
+    since: _Text = ""
+    until: _Text = ""
+
+
+def _report_page(ask: PageRequest[PeriodQuery], sections: Sequence[Any] = ()) -> HtmlPage:
+    name = ask.args.get("name")
+    context = {"name": name, "sections": sections, "place_of": _place_of}
+    return HtmlPage("report.html", f"{name}: report" if name else "Postmortem", context)
+
+
+def _make_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
+    name, since, until = ask.args.get("name"), ask.query.since.strip(), ask.query.until.strip()
+    period = (
+        clock.parse_moment(since, field="since") if since else None,
+        clock.parse_moment(until, field="until", end_of_day=True) if until else None,
+    )
+    newest = slice(-_MAX_ROWS - 1, None)  # one more, which tells that there are more
+    most = {"questions": _MAX_QUESTIONS, "changes": _MAX_ROWS + 1}
+    report = make_report(ask.gate, ask.rooms.nodes, name, *period, **most)  # type: ignore[arg-type]
+    report = replace(report, timeline=report.timeline[newest], changes=[])
+    sections = [
+        replace(one, title=f"{one.title}: the newest {_MAX_ROWS}", rows=one.rows[-_MAX_ROWS:])
+        if len(one.rows) > _MAX_ROWS
+        else one
+        for one in arrange(msgspec.to_builtins(report))
+    ]
+    return _report_page(ask, sections)
+
+
+@page("/targets/<name>/report", nav="targets", query=PeriodQuery, refused=_report_page)
+def show_report(ask: PageRequest[PeriodQuery]) -> HtmlPage:
+    """Show what happened on a target, and what would be answered today."""
+    return _make_report(ask)
+
+
+@page("/report", nav="report", query=PeriodQuery, refused=_report_page)
+def show_postmortem(ask: PageRequest[PeriodQuery]) -> HtmlPage:
+    """Show what happened on all targets, and what would be answered today."""
+    return _make_report(ask)
+
+
+def _place_of(text: str) -> str | None:
+    match = _REFERENCE.fullmatch(text)
+    return link(_PLACES[match[1]], text.removeprefix("revision ")) if match else None

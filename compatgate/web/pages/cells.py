@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from flask import request
 from msgspec import Meta, Struct
-from msgspec.structs import asdict, replace
+from msgspec.structs import replace
 
 from compatgate.core.cells import CellAnswer
 from compatgate.core.components import COMPONENTS, join_words
@@ -30,7 +30,7 @@ from compatgate.service.gate.advice.cells import (
 )
 from compatgate.service.gate.questions.api import parse_matrix_time
 from compatgate.service.matrix.snapshots.snapshot import Snapshot
-from compatgate.web.page import HtmlPage, PageRequest, Redirect, page
+from compatgate.web.page import HtmlPage, PageRequest, page
 from compatgate.web.pages.question_links import Question
 
 HEIGHT, WIDTH = 50, 24
@@ -72,12 +72,6 @@ class CellsQuery(TableQuery, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 def show_start(ask: PageRequest[CellsQuery]) -> HtmlPage:
     """Show what runs where, by framework."""
     return _show_table(ask, "framework")
-
-
-@page("/matrix/cells", nav="home", query=CellsQuery)
-def redirect_cells(ask: PageRequest[CellsQuery]) -> Redirect:
-    """Lead from the former address of the table to the table."""
-    return Redirect(link("matrix", **asdict(ask.query)))
 
 
 @page("/matrix", nav="home", query=CellsQuery)

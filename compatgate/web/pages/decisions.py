@@ -22,8 +22,7 @@ from compatgate.kit.http.links import API_PREFIX as API
 from compatgate.kit.http.links import current_page_link, link
 from compatgate.kit.http.schemas import Filter
 from compatgate.kit.sections import shorten
-from compatgate.kit.ui.filters import badge_decision, count_things
-from compatgate.kit.ui.preferences import local_time
+from compatgate.kit.ui.filters import badge_decision, count_things, local_time
 from compatgate.kit.ui.tables import Cell, Table, list_rows, make_page_query, make_table
 from compatgate.service.gate.decisions.service import DAY, HOUR, MINUTE, DeniedVerdict
 from compatgate.service.gate.questions.api import DecisionFilters

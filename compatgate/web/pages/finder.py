@@ -268,12 +268,6 @@ def show_find(ask: PageRequest[FindQuery]) -> HtmlPage | Redirect:
     return _find_page(ask.query.q.strip(), found)
 
 
-@page("/search", query=FindQuery)
-def show_search(ask: PageRequest[FindQuery]) -> Redirect:
-    """Redirect links to the former address of the palette."""
-    return Redirect(link("find", q=ask.query.q))
-
-
 @page("/find/paste", scope="gate", method="POST")
 def paste_text(ask: PageRequest[Any]) -> HtmlPage | Redirect:
     """Read pasted text: a question in several lines, an error, or what the page Ask reads.

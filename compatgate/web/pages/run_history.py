@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from compatgate.kit.principal import TargetPatterns
     from compatgate.service.runs.queue.service import Runs
 
-_SHORTEST = timedelta(hours=2)
-"""The narrowest time to zoom into."""
 _RANGES = (7, 30, 90)
 """Offered ranges, in days."""
 MAX_DRAWN = 12
@@ -83,7 +81,6 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
         if (shown := find_range(one, ask.query.since, ask.query.until))
     ]
     drawn = wanted[ask.query.first : ask.query.first + MAX_DRAWN]
-    points = [one.points[0].at for one in every if one.points]
     context = {
         "workload": workload,
         "views": [view_history(one, shown) for one, shown in drawn],
@@ -92,48 +89,11 @@ def show_history(ask: PageRequest[HistoryQuery]) -> HtmlPage:
         "next": ask.query.first + MAX_DRAWN if ask.query.first + MAX_DRAWN < len(wanted) else None,
         "gpus": sorted({one.gpu for one in every if one.gpu}),
         "metrics": sorted({one.metric for one in every}),
-        "zooms": (
-            offer_zoom(min(points), ask.query.since, ask.query.until, clock.now()) if points else []
-        ),
         "ranges": [(days, (clock.today() - timedelta(days=days)).isoformat()) for days in _RANGES],
         "least": MIN_HISTORY,
         "runs": DEFAULT_RUNS,
     }
     return HtmlPage("workload-history.html", f"History of {workload.name}", context)
-
-
-class Zoom(Struct, frozen=True):
-    """A link to another time, as the address has it; None: from the first run, until now."""
-
-    sign: str
-    label: str
-    since: str | None
-    until: str | None
-
-
-def offer_zoom(
-    first: datetime, since: datetime | None, until: datetime | None, now: datetime
-) -> list[Zoom]:
-    """Return links that narrow, widen and move the shown time, ``first`` to ``now`` by default."""
-    begin, end = since or first, min(until or now, now)
-    length = max(end - begin, _SHORTEST)
-    quarter, half = length / 4, length / 2
-    made = [("+", "Zoom in", begin + quarter, end - quarter)] if length > _SHORTEST else []
-    if begin > first or end < now:
-        made.append(("-", "Zoom out", begin - half, end + half))
-    if begin > first:
-        made.append(("←", "Earlier", begin - half, end - half))
-    if end < now:
-        made.append(("→", "Later", begin + half, end + half))
-    return [
-        Zoom(sign, label, _moment(left) if left > first else None,
-             _moment(right) if right < now else None)
-        for sign, label, left, right in made
-    ]  # fmt: skip
-
-
-def _moment(at: datetime) -> str:
-    return clock.iso(at.replace(second=0, microsecond=0))
 
 
 def find_range(history: MetricHistory, since: datetime | None, until: datetime | None) -> range:
@@ -239,9 +199,9 @@ class Trends(Struct, frozen=True):
         return Cell(None)
 
 
-def read_trends(runs: Runs, within: TargetPatterns | None, workload: str | None = None) -> Trends:
-    """Return the newest values of all metrics, or of those of a workload."""
-    result = runs.points(workload=workload, runs=_RUNS, within=within)
+def read_trends(runs: Runs, within: TargetPatterns | None) -> Trends:
+    """Return the newest values of all metrics."""
+    result = runs.points(runs=_RUNS, within=within)
     newest = sorted(result.items(), key=lambda item: (-item[1][0].at.timestamp(), item[0]))
     units = {
         (name, metric): spec.unit

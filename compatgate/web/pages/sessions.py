@@ -19,7 +19,7 @@ from compatgate.kit.http.links import UI_PREFIX, link, local_path
 from compatgate.kit.http.replies import note_error
 from compatgate.kit.http.requests import AnyQuery
 from compatgate.kit.principal import SCOPES, AccessRefused
-from compatgate.kit.ui.preferences import (
+from compatgate.kit.ui.filters import (
     BROWSER_ZONE,
     PREFERENCES_COOKIE,
     THEMES,

@@ -100,7 +100,6 @@ PAGES = [
     "proposals/{proposal}",
     "verdicts/{verdict}",
     "upgrades/prod-580/state",
-    "search?q=torch",
     "sign-in",
     "sign-in/issuer",
     "sign-in/done",
@@ -119,8 +118,8 @@ PAGES = [
 """Paths below ``/ui/``, as an administrator sees them: each page, and what else it may show."""
 HEAVIEST = 70_000
 _ASSET = re.compile(r'(?:src|href)="(/ui/static/[^"]+)"')
-NO_PAGES = {"/runs/<id>/log", "/matrix/cells"}
-"""What is no page: a text that is followed, and an old address that leads to another page."""
+NO_PAGES = {"/runs/<id>/log"}
+"""What is no page: a text that is followed."""
 
 
 OVERFLOW = """

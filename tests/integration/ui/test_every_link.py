@@ -128,7 +128,7 @@ def test_who_only_reads_is_shown_no_button_and_no_link_that_they_may_not_use(sit
 WITH_AN_ISSUER = {"ui.begin_sign_in", "ui.finish_sign_in", "ui.show_signed_out"}
 """Pages of a gate whose people sign in at an issuer (``tests/integration/identity``)."""
 
-MOVED = {"ui.show_search", "ui.redirect_cells", "ui.show_plan"}
+MOVED = {"ui.show_plan"}
 """Addresses of earlier versions, which lead to a page's new address."""
 
 

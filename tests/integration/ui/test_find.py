@@ -126,10 +126,6 @@ def test_pasted_text_that_means_nothing_stays_in_the_form(pages):
     assert "Paste an error" in answer.text
 
 
-def test_the_former_address_leads_to_the_palette(pages):
-    assert pages().get("/ui/search?q=x").headers["Location"].endswith("/ui/find?q=x")
-
-
 def test_every_page_has_the_palette(pages):
     for path in ("", "entries", "ask"):
         shown = pages().get(f"/ui/{path}").text

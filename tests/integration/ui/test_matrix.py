@@ -25,14 +25,6 @@ def test_the_whole_table_is_exported(pages):
     assert any(line.startswith("torch24-cu124,prod-a100,") for line in lines)
 
 
-def test_the_former_address_leads_to_the_table(pages):
-    answer = pages().get("/ui/matrix/cells?rows=torch&q=H100")
-    assert answer.status_code == 303
-    assert answer.headers["Location"].startswith("/ui/matrix?")
-    assert "rows=torch" in answer.headers["Location"]
-    assert "q=H100" in answer.headers["Location"]
-
-
 @pytest.mark.parametrize("name", ["torch24-cu124", "torch24*"])
 def test_the_rows_are_narrowed_by_the_name_of_an_entry(pages, name):
     lines = pages().get(f"/ui/matrix?q={name}&format=csv").text.splitlines()[1:]
@@ -46,7 +38,7 @@ def test_hostile_text_is_text(pages, stocked, by, entry_body):
     for path in (
         "matrix?row=made&column=prod-a100",
         f"matrix?q={HOSTILE}",
-        f"search?q={HOSTILE}",
+        f"find?q={HOSTILE}",
         f"ask?target={HOSTILE}&stack={HOSTILE}",
         f"ask?gpu={HOSTILE}&stack=cuda%3D12.4&image={HOSTILE}",
         f"what-if?target=prod-a100&driver={HOSTILE}",

@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from compatgate.kit.http.wsgi import MOST_AHEAD
 from compatgate.service.cluster.schemas import REVIEW_EXAMPLES
+from compatgate.web.asgi import MOST_AHEAD
 from compatgate.web.server import BACKLOG, listen
 
 STACK = {"cuda": "12.4", "arch": ["sm_80"]}

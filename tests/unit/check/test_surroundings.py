@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from compatgate.kit.cli.terminal import escape_unencodable
+from compatgate.kit.cli.output import escape_unencodable
 
 CHECK = ("check", "--pool", "driver=550.54.15,gpu=L4", "--stack", "cuda=12.4,arch=sm_89")
 FULL = Path("/dev/full")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from compatgate.cli import require
+from compatgate.cli.env import run_require
 from compatgate.core.requirements.model import MalformedRequirement
 from compatgate.errors import BadInput
 
@@ -22,8 +22,8 @@ OLDER = ["--cuda", "12.2", "--driver", "470.57.02", "--arch", "8.0", "--brand", 
 
 def run(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    require.run.add_arguments(parser)
-    return require.run(parser.parse_args(words))
+    run_require.add_arguments(parser)
+    return run_require(parser.parse_args(words))
 
 
 def batch(path: Path, *lines: Any) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from compatgate.client import Client
-from compatgate.client.transport import LONGEST_LINE, LineSplitter
+from compatgate.client.clients import LONGEST_LINE, LineSplitter
 from compatgate.errors import DamagedContent, RequestTooLarge, Unavailable
 
 END = 'event: end\ndata: {"state": "passed", "reason": ""}\n\n'

@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from compatgate.core.compare.differences import count_things
 from compatgate.formats.text import fix_option, format_stack, headline
-from compatgate.kit.cli.output import print_json
-from compatgate.kit.cli.terminal import paint, wants_colour, width_of, wrap
+from compatgate.kit.cli.output import paint, print_json, wants_colour, width_of, wrap
 from compatgate.kit.sections import (
     Item,
     Section,

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from compatgate.errors import Conflict
 from compatgate.kit import clock
-from compatgate.kit.cli.terminal import strip_controls
+from compatgate.kit.cli.output import strip_controls
 from compatgate.kit.principal import AccessRefused, Authorship, Principal, require_storable
 from compatgate.service.matrix.documents import repository as documents
 from compatgate.service.matrix.documents import revisions

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from compatgate.kit.cli.terminal import paint, strip_controls, wants_colour, width_of, wrap
+from compatgate.kit.cli.output import paint, strip_controls, wants_colour, width_of, wrap
 
 
 class Terminal(io.StringIO):

@@ -14,7 +14,7 @@ import httpx
 import pytest
 from flask import Flask, Response, request
 
-from compatgate.kit.http import lanes, wsgi
+from compatgate.kit.http import wsgi
 from compatgate.kit.http.wsgi import Body, WsgiLane, make_environ, receive_body
 from compatgate.service.app import Rooms
 from compatgate.web import asgi
@@ -169,7 +169,7 @@ def test_an_answer_is_not_waited_for_without_end(
 def test_more_than_may_wait_are_told_to_ask_again(
     talk: Any, stalled: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lanes, "MAX_WAITING", 1)
+    monkeypatch.setattr(wsgi, "MAX_WAITING", 1)
 
     async def ask(client: httpx.AsyncClient) -> None:
         slow = [asyncio.create_task(client.get("/api/v1/targets")) for _ in range(3)]

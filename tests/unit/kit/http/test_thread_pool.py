@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from compatgate.kit.http import lanes
-from compatgate.kit.http.lanes import Lane
+from compatgate.kit.http import wsgi
+from compatgate.kit.http.wsgi import Lane
 
 PATIENCE_SECONDS = 10
 
@@ -120,7 +120,7 @@ def test_threads_end_with_the_long_calls() -> None:
 
 
 def test_idle_threads_end_and_new_ones_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lanes, "_IDLE_SECONDS", 0.02)
+    monkeypatch.setattr(wsgi, "_IDLE_SECONDS", 0.02)
 
     async def ask() -> tuple[int, Any]:
         pool = Lane("idle", 4)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from compatgate.check.deciders import Decider, FactsDecider
-from compatgate.check.verdicts import join_verdicts
+from compatgate.formats.reports import join_verdicts
 
 
 def verdict(gpu: str, arch: str = "sm_80") -> dict[str, Any]:

@@ -1,20 +1,23 @@
-"""Show upgrades, and take part in them."""
+"""Show what people review and approve, and act on it: proposals and upgrades."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from flask import Response
 from msgspec import Meta, Struct
 from msgspec.structs import asdict, replace
 
+from compatgate.core.entry_stacks import entry_stack_text
 from compatgate.core.upgrade_state import State
+from compatgate.documents.convert import to_entry
 from compatgate.errors import BadInput, Conflict
 from compatgate.kit import clock
 from compatgate.kit.http.links import api_link, link
 from compatgate.kit.http.requests import to_struct
 from compatgate.kit.ui.filters import count_things
 from compatgate.kit.ui.tables import Cell, list_rows, make_list_table, make_page_query
+from compatgate.service.changes.comparison.matrix_sections import report_backtest
 from compatgate.service.changes.upgrades.models import OPEN_STATES
 from compatgate.service.changes.upgrades.schemas import (
     UpgradeFilters,
@@ -22,12 +25,148 @@ from compatgate.service.changes.upgrades.schemas import (
     UpgradeSummary,
 )
 from compatgate.service.changes.upgrades.views import PHASES, TONES, arrange
+from compatgate.service.matrix.documents.blessing import list_blessed
 from compatgate.service.matrix.documents.waivers import split_words
+from compatgate.service.matrix.proposals.merging import may_merge
+from compatgate.service.matrix.proposals.readiness import ProposalView, describe
+from compatgate.service.matrix.proposals.repository import ProposalState
+from compatgate.service.matrix.proposals.schemas import DAYS, ProposalFilters
 from compatgate.web.page import HtmlPage, PageRequest, Redirect, choices, listing, page, read_action
+from compatgate.web.pages.change_acts import propose_text
 
-STATES: tuple[State, ...] = ("proposed", "rolling", "stopped", "rolled back", "done")
+_TONES: dict[ProposalState, str] = {
+    "open": "waiting",
+    "approved": "approved",
+    "conflicted": "fail",
+    "merged": "pass",
+    "closed": "cancelled",
+}
+"""Badges of the states of proposals."""
+_DONE = {
+    "approve": "Approved",
+    "retract": "Withdrew the approval of",
+    "backtest": "Backtested",
+    "close": "Closed",
+    "merge": "Merged",
+}
+_MAX_SHOWN = 50
+"""Documents whose differences a page shows."""
+ProposalQuery = make_page_query(ProposalFilters)
 _Text = Annotated[str, Meta(max_length=256)]
 UpgradesQuery = make_page_query(UpgradeFilters)
+
+
+@page("/proposals", nav="proposals", query=ProposalQuery)
+def show_proposals(ask: PageRequest[Any]) -> HtmlPage:
+    """Show proposals, newest first."""
+    found = list_rows(ask.rooms.proposals.list, ask.query)
+    table = make_list_table(listing("proposals"), found, ask.query, _proposal_cells)
+    return HtmlPage("proposals.html", "Proposals", {"states": get_args(ProposalState)}, table)
+
+
+def _proposal_cells(view: ProposalView) -> dict[str, Any]:
+    row = view.row
+    named = [f"{change.kind} {change.name}" for change in row.changes[:3]]
+    more = [f"and {len(row.edits) - 3} more"] if len(row.edits) > 3 else []
+    return {
+        "state": Cell(view.state, tone=_TONES[view.state]),
+        "reason": Cell(row.reason, link("proposals", row.id)),
+        "changes": named + more,
+        "approvals": [one.actor for one in row.approvals],
+    }
+
+
+@page("/proposals/new", scope="propose", nav="proposals")
+def show_proposal_form(ask: PageRequest[Any]) -> HtmlPage:
+    """Show the form of a new proposal."""
+    return HtmlPage("proposal-new.html", "Propose a change")
+
+
+@page("/proposals/new", scope="propose", method="POST", nav="proposals", refused=show_proposal_form)
+def create_proposal(ask: PageRequest[Any]) -> Redirect:
+    """Propose the documents of a form."""
+    return propose_text(ask, ask.form.get("documents", ""))
+
+
+@page("/proposals/<id>", nav="proposals")
+def show_proposal(ask: PageRequest[Any]) -> HtmlPage:
+    """Show a proposal: its difference, what it needs and has, and what happened to it."""
+    view, principal = ask.rooms.proposals.show(ask.args["id"]), ask.principal
+    row = view.row
+    mine = not row.names.isdisjoint(principal.names)
+    agreed = row.has_approval_of(principal.names)
+    may = row.is_open and view.state != "conflicted"
+    one = describe(view)
+    facts = ask.gate.facts
+    blessed = [to_entry(document, facts.gpus, 0) for document in list_blessed(row.edits)]
+    with ask.gate.database.reading() as session:
+        merges = may_merge(session, row, principal)
+    context = {
+        "one": one,
+        "stacks": {entry.name: entry_stack_text(entry, facts) for entry in blessed[:_MAX_SHOWN]},
+        "backtest": report_backtest(one["backtest"]).parts if one["backtest"] else [],
+        "changes": row.changes[:_MAX_SHOWN],
+        "left": max(0, len(row.changes) - _MAX_SHOWN),
+        "tone": _TONES[view.state],
+        "is_open": row.is_open,
+        "mine": mine,
+        "may_approve": may and not mine and not agreed and principal.may("approve"),
+        "may_retract": row.is_open and agreed,
+        "may_merge": may and not view.readiness.list_lacks(row) and merges,
+        "may_close": row.is_open and (mine or principal.may("approve")),
+        "lacks_evidence": bool(view.readiness.evidence.required),
+    }
+    return HtmlPage("proposal.html", f"Proposal {row.id}", context)
+
+
+@page(
+    "/proposals/<id>/review", scope="approve", method="POST", nav="proposals", refused=show_proposal
+)
+def review_proposal(ask: PageRequest[Any]) -> Redirect:
+    """Approve a proposal, withdraw the approval, or close another person's proposal."""
+    return _act_on(ask, "approve", "retract", "close")
+
+
+@page("/proposals/<id>/act", scope="propose", method="POST", nav="proposals", refused=show_proposal)
+def act_on_proposal(ask: PageRequest[Any]) -> Redirect:
+    """Backtest a proposal, or close your own."""
+    return _act_on(ask, "close", "backtest")
+
+
+@page(
+    "/proposals/<id>/merge", scope="propose", method="POST", nav="proposals", refused=show_proposal
+)
+def merge_proposal(ask: PageRequest[Any]) -> Redirect:
+    """Merge a proposal."""
+    return _act_on(ask, "merge")
+
+
+def _act_on(ask: PageRequest[Any], *allowed: str) -> Redirect:
+    number, form, by, service = ask.args["id"], ask.form, ask.principal, ask.rooms.proposals
+    digest, override = form.get("digest") or None, form.get("override", "").strip() or None
+    match what := read_action(ask, *allowed):
+        case "approve":
+            view = service.approve(number, by, digest)
+        case "retract":
+            view = service.retract(number, by)
+        case "close":
+            view = service.close(number, by, text=form.get("comment", ""))
+        case "backtest":
+            view = service.run_backtest(number, DAYS, by)
+        case _:
+            view = service.merge(number, by, digest, override=override)
+    revision = f" It is revision {view.row.revision}." if view.row.revision else ""
+    return Redirect(link("proposals", number), f"{_DONE[what]} {number}.{revision}")
+
+
+@page("/revisions/<int:number>/revert", scope="propose", method="POST", nav="revisions")
+def revert_revision(ask: PageRequest[Any]) -> Redirect:
+    """Revert a revision, directly or as a proposal."""
+    number, propose = ask.args["number"], bool(ask.form.get("propose"))
+    revision, proposal, _ = ask.rooms.proposals.revert(number, ask.by(), propose=propose)
+    if proposal is not None:
+        return Redirect(link("proposals", proposal.id), f"Proposed to revert revision {number}.")
+    return Redirect(link("revisions", revision or 0), f"Reverted revision {number}.")
 
 
 @page("/upgrades", nav="upgrades", query=UpgradesQuery)
@@ -35,16 +174,16 @@ def show_upgrades(ask: PageRequest[Any]) -> HtmlPage:
     """Show upgrades, newest first."""
     query = ask.query
     found = list_rows(ask.rooms.upgrades.list, query)
-    table = make_list_table(listing("upgrades"), found, query, _cells)
+    table = make_list_table(listing("upgrades"), found, query, _upgrade_cells)
     context = {
-        "states": STATES,
+        "states": get_args(State),
         "targets": choices(ask.gate.snapshot().documents),
         "active": any(row.state in OPEN_STATES for row in found.items),
     }
     return HtmlPage("upgrades.html", "Upgrades", context, table)
 
 
-def _cells(row: UpgradeSummary) -> dict[str, Any]:
+def _upgrade_cells(row: UpgradeSummary) -> dict[str, Any]:
     tone = TONES["wave" if row.state == "rolling" else row.state]
     withdrawn = row.state == "rolled back" and row.started_at is None
     state = Cell("withdrawn", tone="cancelled") if withdrawn else Cell(row.state, tone=tone)
@@ -138,7 +277,7 @@ def show_upgrade_state(ask: PageRequest[StampQuery]) -> HtmlPage | Response:
 @page("/upgrades/<name>/act", scope="upgrade", method="POST", nav="upgrades", refused=show_upgrade)
 def act_on_upgrade(ask: PageRequest[Any]) -> Redirect:
     """Start a wave, stop, resume or roll back, or leave nodes out."""
-    return _act(ask, "start", "stop", "resume", "roll-back", "leave-out")
+    return _drive(ask, "start", "stop", "resume", "roll-back", "leave-out")
 
 
 @page(
@@ -146,10 +285,10 @@ def act_on_upgrade(ask: PageRequest[Any]) -> Redirect:
 )
 def review_upgrade(ask: PageRequest[Any]) -> Redirect:
     """Approve another person's upgrade, or withdraw the approval."""
-    return _act(ask, "approve", "retract")
+    return _drive(ask, "approve", "retract")
 
 
-def _act(ask: PageRequest[Any], *allowed: str) -> Redirect:
+def _drive(ask: PageRequest[Any], *allowed: str) -> Redirect:
     name, service = ask.args["name"], ask.rooms.upgrades
     match read_action(ask, *allowed):
         case "start":
