@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from compatgate.core.facts.nvidia import CompatPackage, Pair, Source
 from compatgate.core.stack_facts import ForwardCompatUse
-from compatgate.core.versions import Version, format_parts, parse_version
+from compatgate.core.versions import Version, agree, format_parts, parse_version
 
 if TYPE_CHECKING:
     from compatgate.core.facts.jetson import Jetson, JetsonDevice, JetsonRelease, Upgrade
@@ -104,6 +104,12 @@ def has_index(host: JetsonHost, name: str, label: str) -> bool:
         wheels.label == label and device.capability in wheels.code
         for wheels in host.table.wheels_of(name, release.l4t, device.name)
     )
+
+
+def ships_tensorrt(host: JetsonHost, version: Version) -> bool:
+    """Return whether a TensorRT is the one that all L4T releases of the host ship."""
+    shipped = {parse_version("tensorrt", one.tensorrt) for one in host.releases if one.tensorrt}
+    return bool(shipped) and all(agree(version, one) for one in shipped)
 
 
 def like_wheel(host: JetsonHost, name: str, version: Version) -> tuple[str, Source] | None:

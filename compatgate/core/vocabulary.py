@@ -141,6 +141,7 @@ PACKAGE_ALIASES: dict[str, str] = {
     "lua-torch": "torch7",
     "xmr-stak-nvidia": "xmr-stak",
     "nv-codec-headers": "video-codec-sdk",
+    "nvenc": "video-codec-sdk",
     "llama-factory": "llamafactory",
 }
 """Other names that mean a package or a program."""

@@ -327,6 +327,11 @@ def _check_arch(context: RuleContext, found: FrameworkMatch) -> Answer:
     device, build = context.capability, found.build
     if device is None or found.name in context.stack.measured:
         return NOT_APPLICABLE  # CG411 judges what was measured
+    if found.name == "tensorrt" and context.jetson:
+        from compatgate.core.jetson import ships_tensorrt
+
+        if ships_tensorrt(context.jetson, found.version):
+            return PASS
     if problem := _find_pinned_torch_without_code(context, found, device):
         return (problem,)
     private = (found.stands_in or not found.published) and not found.without_cuda
