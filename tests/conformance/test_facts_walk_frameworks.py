@@ -90,7 +90,7 @@ def test_each_tensorflow_release_compares_cudnn_by_major_and_minor(walk):
     for release in releases(walk, "tensorflow"):
         (build,) = release["builds"]
         tested = bound(spec(build, "cudnn"))
-        first, minor = walk.numbers(tested)[:2]
+        first, minor = (*walk.numbers(tested), 0)[:2]
         stack = {"tensorflow": release["version"], "cuda": build["cuda"]}
         table = [("pass", (first, minor, 0)), ("pass", (first, minor, 9)),
                  ("pass", (first, minor + 1, 0)), ("fail", (first + 1, 0, 0)),
@@ -104,6 +104,8 @@ def test_each_tensorflow_release_compares_cudnn_by_major_and_minor(walk):
 
 def test_each_tensorflow_release_is_for_its_tested_pythons(walk):
     for release in releases(walk, "tensorflow"):
+        if "python" not in release:
+            continue
         stack = {"tensorflow": release["version"], "cuda": release["builds"][0]["cuda"]}
         pythons(walk, "tensorflow", stack, release)
     walk.done(at_least=200)
@@ -169,7 +171,8 @@ def floor_of_capability(walk, stack, lowest, release, build, *, pinned=False):
         denied = not enough or lacks_code(walk, build, version, device)
         if denied and enough and device in ("10.1", "11.0"):
             continue  # one number for Thor or the other: reports differ
-        expected = "fail" if denied else "pass" if existed or measured else "unknown"
+        open_ = "unknown|warn"  # the measured wheels of the releases around may run there
+        expected = "fail" if denied else "pass" if existed or measured else open_
         if pinned and walk.numbers(device) >= (10, 0):
             expected += "|fail"  # the torch that it pins is known, and may have no code for it
         walk.expect(expected, "CG405", stack, **at)
