@@ -14,7 +14,7 @@ import pytest
 
 from compatgate.kit import clock
 from compatgate.service.app import Rooms
-from compatgate.service.audit import chain as refusals
+from compatgate.service.audit import chain
 from compatgate.service.audit.chain import RefusalLog
 
 
@@ -52,7 +52,7 @@ def test_the_first_attempt_is_written_at_once_and_the_rest_of_the_minute_togethe
 def test_callers_beyond_the_limit_are_counted_together(
     rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusals, "MAX_CALLERS", 3)
+    monkeypatch.setattr(chain, "MAX_CALLERS", 3)
     log = RefusalLog(rooms.gate.database)
     for number in range(10):
         log.note(f"token:t{number}", f"t{number}", "POST /targets", "no")
@@ -75,14 +75,14 @@ def test_a_flush_waits_for_what_is_being_written(
     rooms: Rooms, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writing = threading.Event()
-    writes = refusals.audit.append
+    writes = chain.append
 
     def append(*arguments: Any, **named: Any) -> Any:
         writing.set()
         time.sleep(0.3)
         return writes(*arguments, **named)
 
-    monkeypatch.setattr(refusals.audit, "append", append)
+    monkeypatch.setattr(chain, "append", append)
     log = RefusalLog(rooms.gate.database)
     log.note("token:ci", "ci", "POST /ui/sign-in", "no")
     assert writing.wait(20)
