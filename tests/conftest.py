@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
+from compatgate.kit import clock
+
 settings.register_profile(
     "ci",
     derandomize=True,
@@ -46,6 +48,11 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
         gc.freeze()
         gc.set_threshold(20_000, 10, 20)
+
+
+def pytest_runtest_setup() -> None:
+    """Give each test a clock that no test before has set forward."""
+    clock._steady = clock.SteadyClock()
 
 
 @pytest.fixture
