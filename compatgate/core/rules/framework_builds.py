@@ -580,22 +580,21 @@ def _judge_like_measured(
 ) -> Answer | None:
     """Warn where the measured wheels of the releases before and after run on the GPU."""
     from compatgate.core.package_finder import package_finder
-    from compatgate.core.rules.package_code import check_package
+    from compatgate.core.rules.package_code import check_package, describe_near
 
     pool = context.pool
     finder = package_finder(context.facts, pool.os, pool.cpu, context.stack.get("python"))
-    near = finder.find(found.name, found.version).near
-    for package in near:
+    own = finder.find(found.name, found.version)
+    for package in own.near:
         answer = check_package(context, package, device)
         if build.cuda_major not in package.cuda_majors or answer == NOT_APPLICABLE:
             return None
         if any(one.outcome != "warn" for one in list_problems(answer)):
             return None
-    if not near:
+    if not own.near:
         return None
-    names = " and ".join(package.version.text for package in near)
-    message = f"{build.kind} of {found.title} is assumed to be like {names}, which were measured "
-    message += "and run here"
+    like = describe_near(own, own.near)
+    message = f"{build.kind} of {found.title} is assumed to be {like}"
     return _make_problem(found, "warn", message, source=build.source)
 
 

@@ -6,7 +6,7 @@ package exclude GPUs, or leave them open.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
@@ -179,15 +179,24 @@ def _report_like_near(context: RuleContext, package: GpuPackage) -> Problem:
     if _is_nightly(package):
         near = tuple(one for one in near if _runs_here(context, one, package))[:1]
     built = [one for one in near if one.record and not one.record.wheel]
-    names = " and ".join(one.version.text for one in near)
-    here = "were measured and run here" if len(near) > 1 else "was measured and runs here"
-    if near[0].platform.os != package.platform.os:
-        names = f"its wheel for {near[0].platform.os.capitalize()}"
     if built:
+        names = _name_near(package, near)
         message += AS_BUILT if near[0].version == package.version else f"built like {names}"
     else:
-        message += f"like {names}, which {here}"
+        message += describe_near(package, near)
     return Problem("warn", package.name, message, have, advise_record(package.name, have))
+
+
+def _name_near(package: GpuPackage, near: Sequence[GpuPackage]) -> str:
+    if near[0].platform.os != package.platform.os:
+        return f"its wheel for {near[0].platform.os.capitalize()}"
+    return " and ".join(one.version.text for one in near)
+
+
+def describe_near(package: GpuPackage, near: Sequence[GpuPackage]) -> str:
+    """Return ``like 1.0 and 1.2, which were measured and run here``, of an unmeasured release."""
+    here = "were measured and run here" if len(near) > 1 else "was measured and runs here"
+    return f"like {_name_near(package, near)}, which {here}"
 
 
 def _report_open(context: RuleContext, package: GpuPackage) -> Problem:
